@@ -1,0 +1,46 @@
+"""What can go wrong between the runtime and a robot; every error says what to do about it."""
+
+
+class HardwareError(Exception):
+    """Any failure of a robot or its bus."""
+
+
+class PortNotFound(HardwareError):
+    """The serial port does not exist."""
+
+
+class PortBusy(HardwareError):
+    """Another process has the serial port."""
+
+
+class Disconnected(HardwareError):
+    """The bus went away while in use: unplugged cable, dead adapter."""
+
+
+class BusTimeout(HardwareError):
+    """A device did not answer within its time, retries included."""
+
+
+class CorruptPacket(HardwareError):
+    """Bytes arrived that are no valid packet, retries included."""
+
+
+class DuplicateId(HardwareError):
+    """Two devices answer to one id."""
+
+
+class MissingDevice(HardwareError):
+    """A device that the robot needs is not on the bus."""
+
+
+class ServoFault(HardwareError):
+    """A servo reports a fault; `bits` is its error byte, `joint` its name."""
+
+    def __init__(self, message: str, *, joint: str, bits: int) -> None:
+        super().__init__(message)
+        self.joint = joint
+        self.bits = bits
+
+
+class CalibrationError(HardwareError):
+    """A calibration file does not fit the robot."""

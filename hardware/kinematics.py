@@ -1,0 +1,146 @@
+"""Position of the tip of a serial chain, from the MJCF itself: one definition for numpy, torch and ONNX export.
+
+Each joint frame is `T_parent * Trans(pos) * Rot(quat) * Rot(axis, q)`; quaternions are wxyz.
+"""
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .structure import FormatError
+
+Vector = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainLink:
+    """A hinge joint and its fixed pose in the parent joint's frame."""
+
+    joint: str
+    pos: Vector  # m
+    quat: tuple[float, float, float, float]  # wxyz
+    axis: Vector  # unit vector in the joint's own frame
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinematicChain:
+    """Hinges from the robot base to a tip point."""
+
+    links: tuple[ChainLink, ...]
+    tip_pos: Vector  # m, in the last joint's frame
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Joints from base to tip."""
+        return tuple(link.joint for link in self.links)
+
+
+def chain_from_mjcf(path: Path, site: str) -> KinematicChain:
+    """Read the hinge chain from the world to a site.
+
+    Raises:
+        FormatError: the site does not exist, or a body on the way has no hinge or an orientation other than `quat`.
+    """
+    world = ET.parse(path).getroot().find("worldbody")
+    bodies = [] if world is None else _path_to_site(world, site)
+    if not bodies:
+        raise FormatError(f"{path}: no site {site!r} below worldbody")
+    links: list[ChainLink] = []
+    for body in bodies:
+        joints = body.findall("joint")
+        if not joints and not links and _is_identity(body):
+            continue  # the fixed base
+        if len(joints) != 1 or any(key in body.attrib for key in ("euler", "axisangle", "xyaxes", "zaxis")):
+            raise FormatError(f"{path}: body {body.get('name')!r} needs exactly one hinge and a quat orientation")
+        quat = np.array(_numbers(body, "quat", "1 0 0 0"))
+        links.append(
+            ChainLink(
+                joint=joints[0].attrib["name"],
+                pos=_numbers(body, "pos", "0 0 0"),  # pyright: ignore[reportArgumentType]
+                quat=tuple(float(v) for v in quat / np.linalg.norm(quat)),  # pyright: ignore[reportArgumentType]
+                axis=_numbers(joints[0], "axis", "0 0 1"),  # pyright: ignore[reportArgumentType]
+            )
+        )
+    tip = next(s for s in bodies[-1].findall("site") if s.get("name") == site)
+    return KinematicChain(links=tuple(links), tip_pos=_numbers(tip, "pos", "0 0 0"))  # pyright: ignore[reportArgumentType]
+
+
+def joint_frames(chain: KinematicChain, joint_pos: Any, xp: Any = np) -> tuple[list[Any], list[Any], Any]:
+    """Frames of the joints and the tip, in the base frame.
+
+    Args:
+        chain: m links.
+        joint_pos: shape (..., m), rad, in the chain's order; numpy or torch.
+        xp: the module that `joint_pos` belongs to, numpy or torch.
+
+    Returns:
+        rotations: m arrays of shape (..., 3, 3), after each joint's own turn.
+        origins: m arrays of shape (..., 3), m.
+        tip: shape (..., 3), m.
+    """
+
+    def constant(value: object) -> Any:
+        return xp.asarray(value, dtype=joint_pos.dtype, device=joint_pos.device)
+
+    rotations, origins = [], []
+    rotation, origin = constant(np.eye(3).tolist()), constant([0.0, 0.0, 0.0])
+    for index, link in enumerate(chain.links):
+        origin = origin + rotation @ constant(link.pos)
+        cross = np.array(_cross_matrix(link.axis))
+        angle = joint_pos[..., index, None, None]
+        turn = constant(np.eye(3).tolist()) + xp.sin(angle) * constant(cross.tolist())
+        turn = turn + (1.0 - xp.cos(angle)) * constant((cross @ cross).tolist())
+        rotation = rotation @ constant(_matrix(link.quat)) @ turn
+        rotations.append(rotation)
+        origins.append(origin)
+    return rotations, origins, origin + rotation @ constant(chain.tip_pos)
+
+
+def tip_position(chain: KinematicChain, joint_pos: np.ndarray) -> np.ndarray:
+    """Tip position in the base frame. joint_pos (..., m) rad -> (..., 3) m."""
+    return joint_frames(chain, joint_pos)[2]
+
+
+def tip_jacobian(chain: KinematicChain, joint_pos: np.ndarray) -> np.ndarray:
+    """Derivative of the tip position. joint_pos (..., m) rad -> (..., 3, m) m/rad; column i is axis_i x (tip - origin_i)."""
+    rotations, origins, tip = joint_frames(chain, joint_pos)
+    columns = [
+        np.cross(rotation @ np.array(link.axis), tip - origin)
+        for link, rotation, origin in zip(chain.links, rotations, origins, strict=True)
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def _path_to_site(element: ET.Element, site: str) -> list[ET.Element]:
+    for body in element.findall("body"):
+        if any(s.get("name") == site for s in body.findall("site")):
+            return [body]
+        below = _path_to_site(body, site)
+        if below:
+            return [body, *below]
+    return []
+
+
+def _is_identity(body: ET.Element) -> bool:
+    return _numbers(body, "pos", "0 0 0") == (0.0, 0.0, 0.0) and _numbers(body, "quat", "1 0 0 0") == (1.0, 0.0, 0.0, 0.0)
+
+
+def _numbers(element: ET.Element, key: str, default: str) -> tuple[float, ...]:
+    return tuple(float(v) for v in element.get(key, default).split())
+
+
+def _cross_matrix(axis: Vector) -> list[list[float]]:
+    x, y, z = axis
+    return [[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]
+
+
+def _matrix(quat: tuple[float, float, float, float]) -> list[list[float]]:
+    w, x, y, z = quat
+    return [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]

@@ -1,0 +1,81 @@
+"""TOML and JSON to frozen dataclasses and back, strictly: unknown keys, missing values and wrong types are errors."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cattrs
+
+T = TypeVar("T")
+
+
+class FormatError(ValueError):
+    """A file or a mapping does not have the form its dataclass asks for."""
+
+
+def _strict(kind: type, accepted: tuple[type, ...]) -> Any:
+    def structure(value: object, _: type) -> object:
+        if isinstance(value, bool) and kind is not bool or not isinstance(value, accepted):
+            raise TypeError(f"expected {kind.__name__}, got {value!r}")
+        return kind(value)
+
+    return structure
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True, use_alias=False)
+    for kind, accepted in ((float, (int, float)), (int, (int,)), (str, (str,)), (bool, (bool,))):
+        converter.register_structure_hook(kind, _strict(kind, accepted))
+    return converter
+
+
+def structure(data: object, cls: type[T], *, source: str) -> T:
+    """Build `cls` from plain data.
+
+    Args:
+        data: what a TOML or JSON parser returned.
+        cls: a dataclass; its fields give keys, types and defaults.
+        source: where the data came from, for the error text.
+
+    Raises:
+        FormatError: names every offending key with what was got and expected.
+    """
+    try:
+        return _converter().structure(data, cls)
+    except Exception as error:
+        reasons = "; ".join(cattrs.transform_error(error, path=cls.__name__))
+        raise FormatError(f"{source}: {reasons}") from None
+
+
+def unstructure(value: object) -> Any:
+    """Plain data (dict, list, str, number) of a dataclass, at full precision."""
+    return cattrs.Converter().unstructure(value)
+
+
+def read_toml(path: Path, cls: type[T]) -> T:
+    """Read a TOML file into `cls`; raises FormatError naming the file and the cause."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FormatError(f"{path}: cannot be read as TOML: {error}") from None
+    return structure(data, cls, source=str(path))
+
+
+def read_json(path: Path, cls: type[T]) -> T:
+    """Read a JSON file into `cls`; raises FormatError naming the file and the cause."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FormatError(f"{path}: cannot be read as JSON: {error}") from None
+    return structure(data, cls, source=str(path))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a dataclass as JSON, whole or not at all."""
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    temporary.write_text(json.dumps(unstructure(value), indent=2) + "\n")
+    temporary.replace(path)
+
+
+__all__ = ["FormatError", "read_json", "read_toml", "structure", "unstructure", "write_json"]

@@ -1,0 +1,71 @@
+"""One attempt at a task as arrays: what the recorder writes, the dataset keeps and learning reads."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+
+class Source(IntEnum):
+    """Who gave the executed joint targets at a tick."""
+
+    NONE = 0  # nothing was driven
+    POLICY = 1
+    HUMAN = 2
+    HOLD = 3
+    BLEND = 4  # on the way from one source to another
+
+
+# Fields of one control tick for a robot with n joints; `vector` fields have n values. One definition for the shared-memory ring,
+# the MCAP messages and the arrays of an Episode. Angles in rad, in robot order.
+TICK_FIELDS: tuple[tuple[str, str, int | str], ...] = (
+    ("tick", "<i8", 1),
+    ("monotonic_ns", "<i8", 1),  # when the joints were read
+    ("wall_ns", "<i8", 1),
+    ("written_ns", "<i8", 1),  # monotonic, when the targets had been handed to the bus; 0 where nothing was written
+    ("episode", "<i8", 1),  # -1 outside an episode
+    ("mode", "<i8", 1),  # deploy.modes.Mode
+    ("source", "<i8", 1),  # Source
+    ("intervention", "<i8", 1),  # 1 while a person drives or the blend belongs to one
+    ("joint_pos", "<f8", "vector"),
+    ("joint_vel", "<f8", "vector"),
+    ("joint_target", "<f8", "vector"),  # executed at the previous tick: an input of the policy
+    ("target", "<f8", 3),  # command.target, m, base frame
+    ("base_action", "<f8", "action"),  # network output before clipping; NaN where no policy ran
+    ("residual_action", "<f8", "action"),
+    ("policy_target", "<f8", "vector"),  # the policy's proposal, also while a person drives
+    ("human_target", "<f8", "vector"),  # NaN where nobody drives
+    ("executed_target", "<f8", "vector"),  # what was written
+    ("gate_prob", "<f8", 1),
+    ("gate", "<f8", 1),  # 1 while the residual is in use
+    ("inference_us", "<f8", 1),
+    ("lateness_us", "<f8", 1),  # wake-up after the deadline
+    ("missed", "<i8", 1),  # ticks skipped so far
+    ("bus_errors", "<i8", 1),  # repaired by a retry, so far
+    ("max_temperature", "<f8", 1),  # deg C
+)
+
+
+def tick_dtype(num_joints: int, num_actions: int) -> np.dtype:
+    """Structured dtype of one tick."""
+    sizes = {"vector": num_joints, "action": num_actions}
+
+    def shape(size: int | str) -> tuple[int, ...]:
+        width = sizes[size] if isinstance(size, str) else size
+        return () if size == 1 else (width,)
+
+    return np.dtype([(name, kind, shape(size)) for name, kind, size in TICK_FIELDS])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """Consecutive ticks of one attempt, and how it ended."""
+
+    ticks: np.ndarray  # structured, dtype tick_dtype(...)
+    joint_names: tuple[str, ...]
+    period_ns: int
+    success: bool
+    policy_id: str  # sha256 of the bundle
+    robot: str
+    operator: str  # "" where nobody corrected
+    info: dict[str, float] = field(default_factory=dict)  # e.g. final_error_m
