@@ -70,19 +70,15 @@ def test_nothing_imports_a_folder_by_its_bare_name() -> None:
     assert not wrong
 
 
-def test_imports_are_relative_inside_a_folder_and_absolute_between_folders() -> None:
+def test_imports_are_relative_beside_each_other_and_absolute_between_folders() -> None:
     wrong = []
     for path in SOURCES:
-        folder = path.relative_to(ROOT).parts[0]
-        depth = len(path.relative_to(ROOT).parts) - 1
+        parent = path.relative_to(ROOT).parent.parts
+        beside = {_module(other) for other in path.parent.glob("*.py")} - {".".join(("isthmus", *parent))}
         for node in _nodes(path):
-            if isinstance(node, ast.ImportFrom) and node.level > depth:
+            if isinstance(node, ast.ImportFrom) and node.level > len(parent):
                 wrong.append(_at(path, node.lineno, "leaves its folder by dots"))
-            if (
-                isinstance(node, ast.ImportFrom)
-                and (node.module or "").split(".")[:2] == ["isthmus", folder]
-                and not node.level
-            ):
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module in beside:
                 wrong.append(_at(path, node.lineno, f"{node.module} should be relative"))
     assert not wrong
 
