@@ -16,7 +16,8 @@ install: $(INSTALLED) ## Create .venv and install isthmus there with the tested 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"isthmus needs Python 3.11 or newer, $(PYTHON) is {sys.version.split()[0]}; say: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@echo 'installing into $(VENV), this takes a few minutes the first time'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(INSTALLED) ## The whole loop on the virtual arm; ends with a report to open in a browser

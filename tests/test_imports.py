@@ -20,7 +20,10 @@ TRAINING_ONLY = (
     *("torch", "mujoco", "genesis", "rsl_rl", "tensordict", "tensorboard", "onnx", "onnxscript"),
     *("pyarrow", "scipy", "matplotlib", "isthmus.sim"),
 )
-NEEDS_TRAINING = ("isthmus.sim", "isthmus.policies.learning", "isthmus.calibration", "isthmus.hardware.virtual")
+NEEDS_TRAINING = (
+    *("isthmus.sim", "isthmus.policies.learning", "isthmus.policies.compose", "isthmus.calibration"),
+    "isthmus.hardware.virtual",
+)
 RUNS_ANYWHERE = ("isthmus.hardware.virtual.client",)
 
 BLOCKER = f"""
