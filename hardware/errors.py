@@ -1,7 +1,11 @@
 """What can go wrong between the runtime and a robot; every error says what to do about it."""
 
 
-class HardwareError(Exception):
+class IsthmusError(Exception):
+    """Anything that a user can act on; commands print its text and exit with a code other than 0."""
+
+
+class HardwareError(IsthmusError):
     """Any failure of a robot or its bus."""
 
 

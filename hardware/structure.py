@@ -6,21 +6,32 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import cattrs
+from cattrs.v import format_exception
+
+from .errors import IsthmusError
 
 T = TypeVar("T")
 
 
-class FormatError(ValueError):
+class FormatError(IsthmusError, ValueError):
     """A file or a mapping does not have the form its dataclass asks for."""
+
+
+class _WrongType(TypeError):
+    """A value of another type; says which."""
 
 
 def _strict(kind: type, accepted: tuple[type, ...]) -> Any:
     def structure(value: object, _: type) -> object:
-        if isinstance(value, bool) and kind is not bool or not isinstance(value, accepted):
-            raise TypeError(f"expected {kind.__name__}, got {value!r}")
+        if (isinstance(value, bool) and kind is not bool) or not isinstance(value, accepted):
+            raise _WrongType(f"expected {kind.__name__}, got {value!r}")
         return kind(value)
 
     return structure
+
+
+def _reason(error: BaseException, expected: type | None) -> str:
+    return str(error) if isinstance(error, _WrongType) else format_exception(error, expected)
 
 
 def _converter() -> cattrs.Converter:
@@ -44,7 +55,7 @@ def structure(data: object, cls: type[T], *, source: str) -> T:
     try:
         return _converter().structure(data, cls)
     except Exception as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=cls.__name__))
+        reasons = "; ".join(cattrs.transform_error(error, path=cls.__name__, format_exception=_reason))
         raise FormatError(f"{source}: {reasons}") from None
 
 

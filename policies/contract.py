@@ -6,13 +6,14 @@ graph takes raw signals and returns joint targets in rad: there is no second imp
 
 from dataclasses import dataclass
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain
 from isthmus.hardware.robot import RobotSpec
 
 SCHEMA = 1
 
 
-class ContractError(ValueError):
+class ContractError(IsthmusError, ValueError):
     """A contract is inconsistent, or does not fit the robot it is bound to."""
 
 
@@ -126,10 +127,14 @@ def check_contract(contract: Contract) -> None:
         if term.name not in OBSERVATION_TERMS:
             raise ContractError(f"unknown observation term {term.name!r}; known: {', '.join(OBSERVATION_TERMS)}")
         if term.scale == 0 or term.history < 1:
-            raise ContractError(f"observation term {term.name!r}: scale {term.scale} and history {term.history} must not be 0")
+            raise ContractError(
+                f"observation term {term.name!r}: scale {term.scale} and history {term.history} must not be 0"
+            )
     missing = [name for name in (*contract.action.joints, *contract.chain.joint_names) if name not in names]
     if missing:
-        raise ContractError(f"joints {missing} are driven or in the chain but not among the contract's joints {list(names)}")
+        raise ContractError(
+            f"joints {missing} are driven or in the chain but not among the contract's joints {list(names)}"
+        )
     if contract.period_ns <= 0 or contract.action.scale <= 0 or contract.action.max_lead <= 0:
         raise ContractError("period_ns, action.scale and action.max_lead must be positive")
 

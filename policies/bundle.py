@@ -1,0 +1,229 @@
+"""A policy as one file: ONNX graph from raw signals to joint targets, its manifest and golden rows, checked on load.
+
+Needs onnxruntime only. The manifest (JSON) and the golden rows (npz, base64) are metadata properties of the ONNX model.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.signals import signal_width
+from isthmus.hardware.structure import FormatError, structure, unstructure
+
+from .contract import Contract, ContractError, check_contract
+from .policy import PolicyOutput
+
+MANIFEST_KEY, GOLDEN_KEY = "isthmus.manifest", "isthmus.golden"
+SCHEMA = 1
+TARGET_OUTPUT = "joint_target_next"
+PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
+GOLDEN_TOLERANCE = 1e-5  # rad, and the same number for action units
+
+
+class BundleError(IsthmusError, ValueError):
+    """A bundle cannot be trusted: unreadable, incomplete, or its golden rows do not come out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSpec:
+    """A state tensor of the graph, zero at reset; input `state.<name>`, output `next.<name>`."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualInfo:
+    """What was composed onto a base."""
+
+    base_sha256: str
+    alpha: float  # bound of the residual, in action units
+    gate_on: float  # probability at which the gate opens
+    gate_off: float  # probability below which it closes
+    episodes: int  # corrected episodes it was learnt from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a bundle comes from."""
+
+    created: str  # ISO 8601, UTC
+    isthmus: str
+    trainer: str  # package and version that trained the network
+    seed: int
+    environment_steps: int
+    simulated_success: float | None  # share of episodes, None where nothing was evaluated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything a runtime must know of a policy. No value has a default: what is missing is an error."""
+
+    schema: int
+    name: str
+    contract: Contract
+    states: tuple[StateSpec, ...]
+    residual: ResidualInfo | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A loaded and verified bundle."""
+
+    path: Path
+    sha256: str
+    manifest: Manifest
+    session: ort.InferenceSession
+    golden: dict[str, np.ndarray]
+
+    def policy(self) -> "BundlePolicy":
+        """A policy that runs this bundle."""
+        return BundlePolicy(self)
+
+
+def encode_metadata(manifest: Manifest, golden: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """The metadata properties that make an ONNX model a bundle. Golden arrays: (rows, width) float32 by tensor name."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(rows, dtype=np.float32) for name, rows in golden.items()})  # pyright: ignore[reportArgumentType]
+    return {
+        MANIFEST_KEY: json.dumps(unstructure(manifest), sort_keys=True),
+        GOLDEN_KEY: base64.b64encode(buffer.getvalue()).decode(),
+    }
+
+
+def load_bundle(path: Path | str) -> Bundle:
+    """Read a bundle, check it against its own manifest and replay its golden rows.
+
+    Raises:
+        BundleError: says what is wrong with the file and what to do.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
+    data = path.read_bytes()
+    session = _open_session(data, path)
+    properties = session.get_modelmeta().custom_metadata_map
+    for key in (MANIFEST_KEY, GOLDEN_KEY):
+        if key not in properties:
+            raise BundleError(
+                f"{path}: an ONNX file without {key!r} is not an isthmus bundle; make one with `isthmus export`"
+            )
+    try:
+        manifest = structure(json.loads(properties[MANIFEST_KEY]), Manifest, source=f"{path}: manifest")
+        check_contract(manifest.contract)
+        golden = _decode_golden(properties[GOLDEN_KEY])
+    except (FormatError, ContractError, json.JSONDecodeError) as error:
+        raise BundleError(f"{path}: {error}") from None
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise BundleError(f"{path}: the golden rows cannot be read: {error}; export the policy again") from None
+    if manifest.schema != SCHEMA:
+        raise BundleError(f"{path}: bundle schema {manifest.schema}; this isthmus reads schema {SCHEMA}")
+    bundle = Bundle(
+        path=path, sha256=hashlib.sha256(data).hexdigest(), manifest=manifest, session=session, golden=golden
+    )
+    _check_tensors(bundle)
+    _replay(bundle)
+    return bundle
+
+
+class BundlePolicy:
+    """Policy that runs a bundle; one thread, inputs preallocated."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.contract = bundle.manifest.contract
+        self.policy_id = bundle.sha256
+        self.joint_names = self.contract.joint_names
+        self.num_actions = len(self.contract.action.joints)
+        self.period_ns = self.contract.period_ns
+        self._session = bundle.session
+        self._signals = _signal_widths(self.contract)
+        self._states = tuple(state.name for state in bundle.manifest.states)
+        widths = {**self._signals, **{f"state.{s.name}": s.width for s in bundle.manifest.states}}
+        self._feeds = {name: np.zeros((1, width), dtype=np.float32) for name, width in widths.items()}
+        self._outputs = [TARGET_OUTPUT, *PART_OUTPUTS, *(f"next.{name}" for name in self._states)]
+
+    def reset(self) -> None:
+        """See Policy."""
+        for name in self._states:
+            self._feeds[f"state.{name}"][:] = 0.0
+
+    def act(self, signals: Mapping[str, np.ndarray]) -> PolicyOutput:
+        """See Policy."""
+        results = self.run(signals)
+        return PolicyOutput(
+            joint_target=results[TARGET_OUTPUT].astype(np.float64),
+            base_action=results["base_action"].astype(np.float64),
+            residual_action=results["residual_action"].astype(np.float64),
+            gate_prob=float(results["gate_prob"][0]),
+            gate=float(results["gate"][0]),
+        )
+
+    def run(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """One step of the graph. Returns every output by name, shape (width,), float32; the state moves on."""
+        for name in self._signals:
+            self._feeds[name][0] = signals[name]
+        values = self._session.run(self._outputs, self._feeds)
+        for name, value in zip(self._states, values[1 + len(PART_OUTPUTS) :], strict=True):
+            self._feeds[f"state.{name}"][:] = value
+        return {name: np.asarray(value)[0] for name, value in zip(self._outputs, values, strict=True)}
+
+
+def _signal_widths(contract: Contract) -> dict[str, int]:
+    names = ("joint_pos", "joint_vel", "joint_target", contract.command.signal)
+    return {name: signal_width(name, len(contract.joints)) for name in names}
+
+
+def _open_session(data: bytes, path: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises its own classes, one per cause
+        raise BundleError(f"{path}: not an ONNX model that onnxruntime {ort.__version__} can load: {error}") from None
+
+
+def _decode_golden(text: str) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _check_tensors(bundle: Bundle) -> None:
+    states = {f"state.{s.name}": s.width for s in bundle.manifest.states}
+    expected = {**_signal_widths(bundle.manifest.contract), **states}
+    found = {tensor.name: tensor.shape for tensor in bundle.session.get_inputs()}
+    if found != {name: [1, width] for name, width in expected.items()}:
+        raise BundleError(
+            f"{bundle.path}: graph inputs {found} differ from the manifest's {expected} (each of shape [1, width])"
+        )
+    wanted = {TARGET_OUTPUT, *PART_OUTPUTS, *(f"next.{s.name}" for s in bundle.manifest.states)}
+    missing = wanted - {tensor.name for tensor in bundle.session.get_outputs()}
+    if missing:
+        raise BundleError(f"{bundle.path}: the graph lacks outputs {sorted(missing)}")
+
+
+def _replay(bundle: Bundle) -> None:
+    policy, golden = bundle.policy(), bundle.golden
+    checked = (TARGET_OUTPUT, "base_action")
+    signals = _signal_widths(bundle.manifest.contract)
+    missing = [name for name in (*signals, *checked) if name not in golden]
+    if missing or len(golden[TARGET_OUTPUT]) < 2:
+        raise BundleError(f"{bundle.path}: golden rows are missing for {missing or 'more than one tick'}; export again")
+    for row in range(len(golden[TARGET_OUTPUT])):
+        outputs = policy.run({name: golden[name][row] for name in signals})
+        for name in checked:
+            error = float(np.max(np.abs(outputs[name] - golden[name][row])))
+            if not error <= GOLDEN_TOLERANCE:
+                raise BundleError(
+                    f"{bundle.path}: golden row {row}: {name} is off by {error:.3g}, more than {GOLDEN_TOLERANCE}; "
+                    "the file was changed or this onnxruntime computes differently. Do not run it: export again"
+                )

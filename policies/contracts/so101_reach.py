@@ -1,0 +1,31 @@
+"""SO-101 reach: measured joints and the tip's error in, increments of five joint targets out; the gripper keeps its pose."""
+
+from isthmus.hardware.kinematics import chain_from_mjcf
+from isthmus.hardware.robot import load_robot
+
+from ..contract import SCHEMA, CommandSpec, Contract, JointIncrement, ObservationTerm, contract_joints
+
+
+def so101_reach() -> Contract:
+    """The contract. An increment of 0.06 rad per 20 ms is 3 rad/s, the robot's commanded velocity limit."""
+    robot = load_robot("so101")
+    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    return Contract(
+        schema=SCHEMA,
+        task="so101-reach",
+        robot=robot.name,
+        joints=contract_joints(robot),
+        period_ns=20_000_000,
+        observation=(
+            ObservationTerm(name="joint_pos", scale=1.0),
+            ObservationTerm(name="joint_vel", scale=0.3),
+            ObservationTerm(name="joint_lead", scale=5.0, clip=0.4, history=3),
+            ObservationTerm(name="tip_error", scale=5.0),
+            ObservationTerm(name="tip_error", scale=50.0, clip=0.03),
+            ObservationTerm(name="target", scale=4.0),
+        ),
+        action=JointIncrement(joints=chain.joint_names, scale=0.06, max_lead=0.35),
+        command=CommandSpec(signal="command.target", lower=(0.0, -0.36, 0.05), upper=(0.40, 0.36, 0.28)),
+        chain=chain,
+        latency_s=(0.003, 0.045),
+    )

@@ -1,0 +1,1 @@
+"""Training: contracts as torch graphs, PPO, export, evaluation and learning from corrections."""

@@ -1,0 +1,1 @@
+"""Many robots at once: engines, actuators, sensors, randomisation and tasks."""

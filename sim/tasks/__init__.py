@@ -1,0 +1,17 @@
+"""The registry of tasks."""
+
+from ..task import Task
+from .so101_reach import so101_reach
+
+
+def tasks() -> dict[str, Task]:
+    """Every task by name."""
+    return {task.name: task for task in (so101_reach(),)}
+
+
+def get_task(name: str) -> Task:
+    """One task by name; raises KeyError naming the known ones."""
+    known = tasks()
+    if name not in known:
+        raise KeyError(f"unknown task {name!r}; known: {', '.join(known)}")
+    return known[name]
