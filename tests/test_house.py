@@ -130,7 +130,7 @@ def test_files_and_functions_stay_short() -> None:
 
 
 def test_no_work_is_left_for_later() -> None:
-    words = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b|type: ignore")
+    words = re.compile(r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError|type: ignore")
     wrong = [
         f"{_relative(p)}:{n}" for p in SOURCES for n, t in enumerate(p.read_text().splitlines(), 1) if words.search(t)
     ]

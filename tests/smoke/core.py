@@ -110,6 +110,11 @@ def check_commands() -> None:
         check(result.returncode == 0, f"isthmus {' '.join([*arguments, '--help'])} {result.stderr.strip()}")
     result = subprocess.run([isthmus, "robots"], capture_output=True, text=True, timeout=60, check=False)
     check(result.returncode == 0 and "so101" in result.stdout, f"isthmus robots names so101 {result.stderr.strip()}")
+    result = subprocess.run([isthmus, "demo", "--quick"], capture_output=True, text=True, timeout=60, check=False)
+    said = result.stdout + result.stderr
+    check(
+        result.returncode != 0 and "isthmus[train]" in said, f"isthmus demo says what it needs ({said.strip()[-200:]})"
+    )
 
 
 def check_runtime(spec: RobotSpec, policy: Policy) -> None:
