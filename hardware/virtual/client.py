@@ -156,6 +156,8 @@ class VirtualArm(ControlClient):
             str(params),
             "--control",
             str(control),
+            "--parent",
+            str(os.getpid()),
         ]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._process = subprocess.Popen(

@@ -42,7 +42,11 @@ class Control:
     def __init__(self, path: Path, twin: Twin, bus: ServoBus, terminal: BusTerminal) -> None:
         self._path, self._twin, self._bus, self._terminal = path, twin, bus, terminal
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
+        try:
+            self._listener.bind(str(path))
+        except OSError:
+            self._listener.close()
+            raise
         self._listener.listen(8)
         self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
 
@@ -110,7 +114,7 @@ class Control:
         elif op == "release":
             self._twin.release()
         elif op == "unplug":
-            self._terminal.unplug_requested = True
+            self._terminal.unplug_requested = self._terminal.fileno() >= 0
         else:
             raise FormatError(f"unknown op {op!r}; available: advance, clear, guide, inject, release, truth, unplug")
         return {}

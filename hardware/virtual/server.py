@@ -28,12 +28,11 @@ IDLE_S = 0.01  # real time: the physics follows at least this often
 LOCKSTEP_IDLE_S = 0.2  # lockstep: nothing to do but to see whether the parent lives
 
 
-def serve(control: "Control", terminal: "BusTerminal", *, idle_s: float) -> None:
-    """Answer bus and control requests until the parent process is gone."""
+def serve(control: "Control", terminal: "BusTerminal", *, parent: int, idle_s: float) -> None:
+    """Answer bus and control requests until the process `parent` is gone."""
     poll = select.poll()
     poll.register(terminal.fileno(), select.POLLIN)
     poll.register(control.fileno(), select.POLLIN)
-    parent = os.getppid()
     while os.getppid() == parent:
         ready = {descriptor for descriptor, _ in poll.poll(idle_s * 1e3)}
         terminal.exchange()
@@ -66,16 +65,22 @@ def main() -> int:
     except ModuleNotFoundError as error:
         print(f"virtual arm: {error}; it needs MuJoCo: pip install 'isthmus[train]'", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     twin = Twin(spec, hidden)
     bus = ServoBus([joint.bus_id for joint in spec.joints], spec.joint_names, twin, seed=hidden.seed)
     clock = LockstepClock(twin) if arguments.lockstep else WallClock(twin, time.monotonic)
-    with (
-        BusTerminal(bus, clock, arguments.link) as terminal,
-        Control(arguments.control, twin, bus, terminal) as control,
-    ):
-        print(json.dumps({"port": terminal.port, "control": str(arguments.control)}), flush=True)
-        serve(control, terminal, idle_s=LOCKSTEP_IDLE_S if arguments.lockstep else IDLE_S)
+    idle_s = LOCKSTEP_IDLE_S if arguments.lockstep else IDLE_S
+    try:
+        with (
+            BusTerminal(bus, clock, arguments.link) as terminal,
+            Control(arguments.control, twin, bus, terminal) as control,
+        ):
+            print(json.dumps({"port": terminal.port, "control": str(arguments.control)}), flush=True)
+            serve(control, terminal, parent=arguments.parent, idle_s=idle_s)
+    except OSError as error:
+        print(f"virtual arm: {arguments.control}: {error}; is another arm running there?", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -89,6 +94,7 @@ def _parse() -> argparse.Namespace:
         "--lockstep", action="store_true", help="time stands still unless the control socket advances it"
     )
     parser.add_argument("--link", type=Path, help="symbolic link to make to the serial port")
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="process whose end ends the arm; its parent")
     return parser.parse_args()
 
 

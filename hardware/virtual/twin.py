@@ -35,6 +35,7 @@ class TwinTruth:
 
     tip_pos: np.ndarray  # (3,) m, robot base frame
     joint_pos: np.ndarray  # (n,) rad, of the links
+    motor_pos: np.ndarray  # (n,) rad, of the motors before the gear play
     time_s: float  # simulated
 
 
@@ -167,7 +168,10 @@ class Twin:
         """Tip and links, free of every sensor."""
         mujoco.mj_kinematics(self._model, self._data)
         tip = self._data.site(self._spec.tip_site).xpos.copy()
-        return TwinTruth(tip_pos=tip, joint_pos=self._output @ self._data.qpos, time_s=self.time_s)
+        qpos = self._data.qpos
+        return TwinTruth(
+            tip_pos=tip, joint_pos=self._output @ qpos, motor_pos=qpos[self._motor].copy(), time_s=self.time_s
+        )
 
     def guide(self, joint_pos: np.ndarray) -> None:
         """A person takes the limp arm to a pose, shape (n,), rad, and holds it there until `release` or torque on.

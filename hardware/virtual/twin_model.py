@@ -12,7 +12,7 @@ from .hidden import HiddenParameters
 
 TIMESTEP_S = 0.002
 PLAY_ARMATURE = 1e-4  # kg m2, numerical floor of the output gear: the link's own inertia is of that size or above
-PLAY_DAMPING = 0.002  # N m s/rad, grease
+PLAY_DAMPING = 0.02  # N m s/rad, grease and bearing
 PLAY_STOP = (2 * TIMESTEP_S, 1.0)  # solref: the stiffest tooth contact that this time step carries
 
 
