@@ -173,7 +173,7 @@ class BundlePolicy:
             self._feeds[name][0] = signals[name]
         values = self._session.run(self._outputs, self._feeds)
         for name, value in zip(self._states, values[1 + len(PART_OUTPUTS) :], strict=True):
-            self._feeds[f"state.{name}"][:] = value
+            self._feeds[f"state.{name}"][:] = np.asarray(value)
         return {name: np.asarray(value)[0] for name, value in zip(self._outputs, values, strict=True)}
 
 

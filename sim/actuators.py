@@ -18,7 +18,9 @@ def position_servo_effort(
         target: (..., n) rad.
         joint_pos: (..., n) rad.
         joint_vel: (..., n) rad/s.
-        kp: N m/rad, broadcast to (..., n); likewise kd in N m s/rad and effort_limit in N m.
+        kp: N m/rad, broadcast to (..., n).
+        kd: N m s/rad, likewise.
+        effort_limit: N m, likewise.
 
     Returns:
         (..., n) N m. Back-EMF of the motor is in the model's joint damping.

@@ -1,5 +1,8 @@
 """MuJoCo on the CPU, many environments on a thread pool (`mujoco.batch`). Same seed, same bits at any thread count."""
 
+# mujoco builds its classes at run time and ships no type stubs for them.
+# pyright: reportAttributeAccessIssue=false
+
 import mujoco
 import numpy as np
 import torch
@@ -16,6 +19,7 @@ def load_model(robot: RobotSpec, dt: float) -> mujoco.MjModel:
     spec.option.timestep = dt
     site = spec.site(robot.tip_site)
     payload = site.parent.add_body(name="payload", pos=site.pos)
+    payload.ipos = [0.0, 0.0, 0.0]  # else the compiler puts it at pos once more
     payload.mass, payload.inertia, payload.explicitinertial = 1e-9, [1e-12] * 3, True
     return spec.compile()
 

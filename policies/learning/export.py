@@ -1,6 +1,6 @@
 """A trained network and its contract as one bundle."""
 
-import io
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,22 +49,26 @@ def write_bundle(path: Path, model: onnx.ModelProto, manifest: Manifest, golden:
 
 def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:
     """The graph as ONNX: static batch 1, weights inline."""
-    widths = graph.contract_graph.contract
-    n = len(widths.joints)
+    n = len(graph.contract_graph.contract.joints)
     sizes = [n, n, n, 3, *graph.contract_graph.state_widths.values()]
-    buffer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.onnx"
+        _torch_export(graph, sizes, path)
+        model = onnx.load(str(path))
+    onnx.checker.check_model(model)
+    return model
+
+
+def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:
     torch.onnx.export(
         graph,
         tuple(torch.zeros(1, size) for size in sizes),
-        buffer,
+        str(path),
         input_names=graph.input_names,
         output_names=graph.output_names,
         opset_version=OPSET,
         dynamo=False,  # the other exporter writes the weights to a second file
     )
-    model = onnx.load_from_string(buffer.getvalue())
-    onnx.checker.check_model(model)
-    return model
 
 
 @torch.no_grad()

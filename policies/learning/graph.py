@@ -19,6 +19,7 @@ class ContractGraph(nn.Module):
     default_pos: torch.Tensor
     lower: torch.Tensor
     upper: torch.Tensor
+    _scatter: torch.Tensor
 
     def __init__(self, contract: Contract) -> None:
         super().__init__()
