@@ -90,7 +90,10 @@ class ControlClient:
         self._request("unplug")
 
     def guide(self, joint_pos: Sequence[float] | np.ndarray) -> None:
-        """Take the limp arm to a pose, shape (n,), rad, and hold it until `release` or until torque comes on."""
+        """Take the limp arm to a pose, shape (n,), rad, and hold it until `release` or until torque comes on.
+
+        Refused while a servo drives its joint; torque that was just switched off still acts for the arm's latency.
+        """
         self._request("guide", joint_pos=[float(angle) for angle in joint_pos])
 
     def release(self) -> None:

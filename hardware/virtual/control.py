@@ -22,16 +22,6 @@ MAX_REQUEST = 65536
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Nothing:
-    pass
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Advance:
-    dt_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Guide:
     joint_pos: tuple[float, ...]
 
@@ -91,7 +81,7 @@ class Control:
     def _execute(self, op: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
         if op == "advance":
             self._terminal.exchange()  # what is on the wire belongs to the standing time
-            self._terminal.clock.advance(structure(arguments, _Advance, source=op).dt_s)
+            self._terminal.clock.advance(_only_number(arguments, "dt_s"))
             return {"time_s": self._twin.time_s}
         if op == "inject":
             self._bus.inject(structure(arguments, Fault, source=op), self._terminal.exchange())
@@ -100,7 +90,8 @@ class Control:
             self._terminal.exchange()
             self._twin.guide(np.array(structure(arguments, _Guide, source=op).joint_pos))
             return {}
-        structure(arguments, _Nothing, source=op)
+        if arguments:
+            raise FormatError(f"{op} takes no arguments, got {', '.join(arguments)}")
         self._terminal.exchange()
         return self._execute_plain(op)
 
@@ -134,3 +125,11 @@ class Control:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _only_number(arguments: Mapping[str, object], key: str) -> float:
+    """By hand: the general reader takes longer than a tick of simulation."""
+    value = arguments.get(key)
+    if set(arguments) != {key} or isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"expected one number, {key}; got {dict(arguments)}")
+    return float(value)

@@ -257,7 +257,7 @@ def test_requests_that_make_no_sense_are_refused_by_name(arm):
         arm.guide([0.0])
     with pytest.raises(VirtualArmError, match="fly: unknown op 'fly'; available: advance"):
         arm._request("fly")
-    with pytest.raises(VirtualArmError, match=r"advance: .*dt_s"):
+    with pytest.raises(VirtualArmError, match="advance: expected one number, dt_s"):
         arm._request("advance")
     arm.advance(0.02)
 
