@@ -74,6 +74,10 @@ class FakeBus:
         """How many instructions of a kind arrived."""
         return sum(p[4] == instruction and (address is None or p[5] == address) for p in list(self.received))
 
+    def say(self, data: bytes) -> None:
+        """Put bytes on the line that nobody asked for."""
+        os.write(self._master, data)
+
     def settle(self) -> None:
         """Wait until the far end has worked off what was sent: a broadcast write has no answer to wait for."""
         quiet, seen = 0, len(self.received)
@@ -128,4 +132,4 @@ class FakeBus:
         mangle = self.mangles.popleft() if self.mangles else self.mangle_all
         reply = mangle(reply * (2 if servo_id in self.doubled else 1))
         if reply:
-            os.write(self._master, reply)
+            self.say(reply)

@@ -24,7 +24,7 @@ from isthmus.hardware.robot import load_robot
 
 SPEC = load_robot("so101")
 COUNT = 2 * np.pi / 4096
-GIVE_UP_S = 5.0  # far above 3 attempts of 50 ms, far below for ever: a bound, not a latency
+GIVE_UP_S = 5.0  # far above 3 attempts, far below for ever: a bound, not a latency
 
 
 def flip(reply: bytes) -> bytes:
@@ -40,7 +40,7 @@ def fake() -> Iterator[FakeBus]:
 
 @pytest.fixture
 def arm(fake: FakeBus) -> Iterator[FeetechArm]:
-    arm = FeetechArm(SPEC, FeetechBus(fake.port, 1_000_000), ArmCalibration.nominal(SPEC))
+    arm = FeetechArm(SPEC, FeetechBus(fake.port, 1_000_000, timeout_s=0.25), ArmCalibration.nominal(SPEC))
     arm.connect()
     yield arm
     arm.close()
