@@ -7,6 +7,7 @@ import base64
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +124,7 @@ def load_bundle(path: Path | str) -> Bundle:
         golden = _decode_golden(properties[GOLDEN_KEY])
     except (FormatError, ContractError, json.JSONDecodeError) as error:
         raise BundleError(f"{path}: {error}") from None
-    except (ValueError, OSError, EOFError, KeyError) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise BundleError(f"{path}: the golden rows cannot be read: {error}; export the policy again") from None
     if manifest.schema != SCHEMA:
         raise BundleError(f"{path}: bundle schema {manifest.schema}; this isthmus reads schema {SCHEMA}")

@@ -45,6 +45,7 @@ def so101_reach() -> Task:
             azimuth=(-1.0, 1.0), radius=(0.14, 0.34), height=(0.05, 0.28), joint_margin=0.15, clearance=0.03
         ),
         rewards=(
+            RewardTerm(name="far", function=near(0.2), weight=0.5),
             RewardTerm(name="near", function=near(0.05), weight=1.0),
             RewardTerm(name="close", function=near(0.01), weight=1.5),
             RewardTerm(name="action_size", function=action_size, weight=-0.01),

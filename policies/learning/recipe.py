@@ -1,0 +1,133 @@
+"""A training run as a whole: world, environment, PPO, evaluation and bundle, in one directory."""
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+
+from isthmus.hardware.robot import load_robot
+from isthmus.hardware.structure import FormatError, read_json, write_json
+from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.randomization import RandomTerm, override
+from isthmus.sim.tasks import get_task
+from isthmus.sim.world import World
+
+from ..bundle import Bundle, Provenance
+from ..contracts import get_contract
+from .env import ContractEnv
+from .evaluate import Evaluation, evaluate
+from .export import export_bundle
+from .ppo import CheckpointError, PPOConfig, Progress, Trainer
+
+CONFIG_FILE, CURVE_FILE, CHECKPOINT_FILE = "train.json", "curve.json", "checkpoint.pt"
+EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """What defines a training run. Two runs with equal configuration on one machine give equal bits."""
+
+    task: str
+    seed: int
+    num_envs: int = 1024
+    iterations: int = 120
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    randomization: tuple[RandomTerm, ...] = ()  # put in place of the task's own terms on the same parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The learning curve."""
+
+    steps: int
+    seconds: float
+    reward: float
+    success: float | None  # of the episodes that ended in this iteration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """All points of a run."""
+
+    points: tuple[CurvePoint, ...]
+
+
+def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
+    """A world of the run's task and randomisation."""
+    task = get_task(config.task)
+    engine = MujocoEngine(load_robot(task.robot), num_envs, dt=task.physics_dt)
+    return World(task, engine, seed=seed, randomization=override(task.randomization, config.randomization))
+
+
+class Run:
+    """A training run in a directory: `train`, `evaluate`, `export`."""
+
+    def __init__(self, directory: Path, config: TrainConfig) -> None:
+        self.directory, self.config = directory, config
+        torch.set_num_threads(1)  # the engine has the cores; two libraries with a pool each are several times slower
+        self.contract = get_contract(config.task)
+        env = ContractEnv(make_world(config, config.num_envs, config.seed), self.contract)
+        self.trainer = Trainer(env, config.ppo, directory, seed=config.seed)
+        self.curve: list[CurvePoint] = []
+
+    @classmethod
+    def open(cls, directory: Path) -> "Run":
+        """A run that was begun before, at its last checkpoint; raises CheckpointError when there is none."""
+        try:
+            config = read_json(directory / CONFIG_FILE, TrainConfig)
+        except FormatError as error:
+            raise CheckpointError(f"{directory} is not a training run: {error}") from None
+        run = cls(directory, config)
+        run.trainer.load(directory / CHECKPOINT_FILE, resume=True)
+        if (directory / CURVE_FILE).is_file():
+            run.curve = list(read_json(directory / CURVE_FILE, Curve).points)
+        return run
+
+    def start_from(self, other: Path) -> None:
+        """Take the networks of another run or checkpoint as the starting point."""
+        self.trainer.load(other / CHECKPOINT_FILE if other.is_dir() else other, resume=False)
+
+    def train(
+        self, *, time_limit: float | None = None, on_progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Train to the configured iterations or for `time_limit` s; may be interrupted and called again."""
+        write_json(self.directory / CONFIG_FILE, self.config)
+
+        def record(progress: Progress) -> None:
+            metrics = progress.metrics
+            self.curve.append(
+                CurvePoint(
+                    steps=progress.steps,
+                    seconds=progress.seconds,
+                    reward=metrics["reward/total"],
+                    success=metrics.get("episode/success"),
+                )
+            )
+            if on_progress is not None:
+                on_progress(progress)
+
+        try:
+            self.trainer.train(self.config.iterations, time_limit=time_limit, on_progress=record)
+        finally:
+            write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
+
+    def evaluate(self, episodes: int) -> Evaluation:
+        """Success in fresh worlds of the same randomisation."""
+        world = make_world(self.config, episodes, self.config.seed + EVALUATION_SEED)
+        return evaluate(world, self.trainer.env.graph, self.trainer.actor)
+
+    def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
+        """Write the policy as a bundle and verify it."""
+        provenance = Provenance(
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            isthmus=importlib.metadata.version("isthmus"),
+            trainer=f"rsl-rl-lib {importlib.metadata.version('rsl-rl-lib')}, torch {torch.__version__}",
+            seed=self.config.seed,
+            environment_steps=self.trainer.iteration * self.config.ppo.steps_per_iteration * self.config.num_envs,
+            simulated_success=simulated_success,
+        )
+        world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
+        return export_bundle(path, self.contract, self.trainer.actor, world, provenance)
