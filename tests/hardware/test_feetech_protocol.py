@@ -122,6 +122,11 @@ def test_noise_that_looks_like_a_header_is_skipped(lead: str) -> None:
     assert parser.feed(bytes.fromhex(lead) + sts.status_packet(packet) * 2)[-1] == packet
 
 
+def test_a_stray_ff_does_not_hold_back_a_packet() -> None:
+    packet = sts.StatusPacket(servo_id=6, error=0, data=b"")
+    assert sts.StatusParser(max_data=8).feed(b"\xff" + sts.status_packet(packet)) == [packet]
+
+
 @given(packet=status, data=st.data())
 def test_a_flipped_byte_never_passes_as_the_same_packet(packet: sts.StatusPacket, data: st.DataObject) -> None:
     good = sts.status_packet(packet)
