@@ -28,6 +28,17 @@ class JointSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """Where the tip may be sent: a cylindrical shell sector around the first joint's axis, in the base frame."""
+
+    azimuth: tuple[float, float]  # rad, about the axis of the first joint
+    radius: tuple[float, float]  # m, horizontal distance from that axis
+    height: tuple[float, float]  # m above the base plane
+    joint_margin: float  # rad kept from the joint limits
+    clearance: float  # m that every joint and the tip keep above the base plane
+
+
+@dataclass(frozen=True, kw_only=True)
 class RobotSpec:
     """A robot: its joints in bus order, its model and its bus."""
 
@@ -39,6 +50,7 @@ class RobotSpec:
     bus: str  # which driver speaks to it
     baudrate: int
     counts_per_turn: int
+    workspace: Workspace
 
     @property
     def joint_names(self) -> tuple[str, ...]:
@@ -83,6 +95,7 @@ class _RobotFile:
     bus: str
     baudrate: int
     counts_per_turn: int
+    workspace: Workspace
     joints: tuple[_JointFile, ...]
     defaults: _Defaults = _Defaults()
 
@@ -113,6 +126,7 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
         bus=file.bus,
         baudrate=file.baudrate,
         counts_per_turn=file.counts_per_turn,
+        workspace=file.workspace,
     )
     _check(spec, path)
     return spec
@@ -127,7 +141,12 @@ def _joint(joint: _JointFile, defaults: _Defaults, path: Path) -> JointSpec:
         values[key] = common if own is None else own
     lower, upper = joint.range
     return JointSpec(
-        name=joint.name, bus_id=joint.bus_id, lower=lower, upper=upper, default_pos=joint.default_pos, **values  # pyright: ignore[reportArgumentType]
+        name=joint.name,
+        bus_id=joint.bus_id,
+        lower=lower,
+        upper=upper,
+        default_pos=joint.default_pos,
+        **values,  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -139,7 +158,9 @@ def _check(spec: RobotSpec, path: Path) -> None:
         if not joint.lower < joint.upper:
             raise FormatError(f"{path}: joint {joint.name!r}: range {joint.lower} .. {joint.upper} rad is empty")
         if not joint.lower <= joint.default_pos <= joint.upper:
-            raise FormatError(f"{path}: joint {joint.name!r}: default_pos {joint.default_pos} rad lies outside its range")
+            raise FormatError(
+                f"{path}: joint {joint.name!r}: default_pos {joint.default_pos} rad lies outside its range"
+            )
         if joint.direction not in (-1, 1):
             raise FormatError(f"{path}: joint {joint.name!r}: direction must be 1 or -1, got {joint.direction}")
         for key in ("kp", "effort_limit", "velocity_limit"):
@@ -147,4 +168,3 @@ def _check(spec: RobotSpec, path: Path) -> None:
                 raise FormatError(f"{path}: joint {joint.name!r}: {key} must be positive, got {getattr(joint, key)}")
     if not spec.model_path.is_file():
         raise FormatError(f"{path}: model {spec.model_path} does not exist")
-

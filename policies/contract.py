@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain
-from isthmus.hardware.robot import RobotSpec
+from isthmus.hardware.robot import RobotSpec, Workspace
 
 SCHEMA = 1
 
@@ -55,8 +55,7 @@ class CommandSpec:
     """A command that somebody gives the policy, with the range it was trained for."""
 
     signal: str
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
+    workspace: Workspace  # m and rad, base frame
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from isthmus.hardware.workspace import Workspace
-
 from .randomization import RandomTerm
 
 
@@ -46,7 +44,6 @@ class Task:
     period: float  # s, control tick
     physics_dt: float  # s
     episode_length: float  # s
-    workspace: Workspace
     rewards: tuple[RewardTerm, ...]
     randomization: tuple[RandomTerm, ...]
     success_distance: float  # m

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames
+from isthmus.hardware.workspace import sample_reachable
 
 from .actuators import position_servo_effort
 from .engine import ENGINE_PARAMETERS, Engine
@@ -36,7 +37,7 @@ class World:
         self.chain: KinematicChain = chain_from_mjcf(robot.model_path, robot.tip_site)
         self._chain_index = [robot.joint_names.index(name) for name in self.chain.joint_names]
         self._generator = torch.Generator().manual_seed(seed)
-        poses, points = task.workspace.sample(self.chain, robot, np.random.default_rng(seed), POOL_SIZE)
+        poses, points = sample_reachable(robot, self.chain, np.random.default_rng(seed), POOL_SIZE)
         self._pool_poses, self._pool_points = torch.from_numpy(poses).float(), torch.from_numpy(points).float()
         self._kp, self._kd, self._limit, self._default = (
             torch.from_numpy(robot.array(name)).float() for name in ("kp", "kd", "effort_limit", "default_pos")

@@ -25,7 +25,7 @@ def so101_reach() -> Contract:
             ObservationTerm(name="target", scale=4.0),
         ),
         action=JointIncrement(joints=chain.joint_names, scale=0.06, max_lead=0.35),
-        command=CommandSpec(signal="command.target", lower=(0.0, -0.36, 0.05), upper=(0.40, 0.36, 0.28)),
+        command=CommandSpec(signal="command.target", workspace=robot.workspace),
         chain=chain,
         latency_s=(0.003, 0.045),
     )

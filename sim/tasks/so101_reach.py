@@ -2,8 +2,6 @@
 
 import torch
 
-from isthmus.hardware.workspace import Workspace
-
 from ..randomization import LogUniform, RandomTerm, Uniform
 from ..task import RewardTerm, Task, TaskState
 
@@ -41,9 +39,6 @@ def so101_reach() -> Task:
         period=0.02,
         physics_dt=0.005,
         episode_length=3.0,
-        workspace=Workspace(
-            azimuth=(-1.0, 1.0), radius=(0.14, 0.34), height=(0.05, 0.28), joint_margin=0.15, clearance=0.03
-        ),
         rewards=(
             RewardTerm(name="far", function=near(0.2), weight=0.5),
             RewardTerm(name="near", function=near(0.05), weight=1.0),

@@ -21,7 +21,9 @@ def reset_touches_only_its_environments(make):
     engine.reset(torch.tensor([1, 3]), torch.full((2, n), 0.1), torch.full((2, n), -0.2))
     after = engine.joint_pos()
     assert torch.equal(after[[0, 2]], before[[0, 2]])
-    assert torch.allclose(after[[1, 3]], torch.tensor(0.1)) and torch.allclose(engine.joint_vel()[1], torch.tensor(-0.2))
+    assert torch.allclose(after[[1, 3]], torch.tensor(0.1)) and torch.allclose(
+        engine.joint_vel()[1], torch.tensor(-0.2)
+    )
 
 
 def parameters_act_in_their_environment_only(make):

@@ -62,7 +62,9 @@ def test_delays_outside_the_range_are_refused():
 
 def test_an_encoder_rounds_to_whole_counts():
     angles = torch.linspace(-1.5, 1.5, 1001, dtype=torch.float64)
-    reading = encoder_reading(angles, torch.tensor(0.02, dtype=torch.float64), 4096, torch.zeros(1, dtype=torch.float64))
+    reading = encoder_reading(
+        angles, torch.tensor(0.02, dtype=torch.float64), 4096, torch.zeros(1, dtype=torch.float64)
+    )
     counts = reading * 4096 / (2 * math.pi)
     torch.testing.assert_close(counts, counts.round())
     assert (reading - angles - 0.02).abs().max() <= math.pi / 4096 + 1e-12

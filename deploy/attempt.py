@@ -1,0 +1,322 @@
+"""One attempt at a target, the same in real time and in lockstep: begin, watch, judge, hold."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+
+from isthmus.hardware.workspace import inside
+from isthmus.policies.episode import Episode
+from isthmus.policies.policy import Policy
+
+from .messages import OperatorCommand, Verdict, make_event
+from .modes import Mode
+from .operators.operator import OperatorFactory
+from .status import Status
+
+TOLERANCE_M = 0.010
+DWELL_S = 0.5
+_SETTLE_S = 0.3  # after the start pose was reached
+
+Referee = Callable[[], np.ndarray]
+"""Where the tip really is, shape (3,), m, base frame."""
+
+Self = TypeVar("Self", bound="EpisodeRunner")
+
+
+class SessionError(Exception):
+    """A session cannot go on; the text says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeResult:
+    """How an attempt ended."""
+
+    episode: int  # its id in the log
+    success: bool
+    final_error_m: float
+    seconds: float  # on the runtime's clock
+    intervened: bool
+    ended: str  # settled, timeout, operator (said so), stopped
+
+
+class Settled:
+    """Whether the tip has been within tolerance of the target for long enough, without a break."""
+
+    def __init__(self, target: np.ndarray, *, tolerance_m: float = TOLERANCE_M, dwell_s: float = DWELL_S) -> None:
+        """Judge against `target`, shape (3,), m."""
+        self._target, self._tolerance_m, self._dwell_ns = target, tolerance_m, round(dwell_s * 1e9)
+        self._since_ns: int | None = None
+        self.error_m = float("inf")
+
+    def update(self, tip: np.ndarray, now_ns: int) -> bool:
+        """Look at the tip, shape (3,), m, now."""
+        self.error_m = float(np.linalg.norm(tip - self._target))
+        if self.error_m > self._tolerance_m:
+            self._since_ns = None
+        elif self._since_ns is None:
+            self._since_ns = now_ns
+        return self._since_ns is not None and now_ns - self._since_ns >= self._dwell_ns
+
+
+class EpisodeRunner(ABC):
+    """What real-time and lockstep sessions share. A context manager: leaving it leaves the arm holding."""
+
+    _policies: Sequence[Policy]
+    _trajectory_index: int
+    _period_ns: int
+    _next_episode: int = 0
+    _operator_name: str = ""
+
+    @abstractmethod
+    def status(self) -> Status:
+        """The runtime after its last tick."""
+
+    @abstractmethod
+    def recorded(self, episode: int) -> Episode:
+        """The ticks of the attempt that ended last, by its id; raises SessionError where it is not there."""
+
+    @abstractmethod
+    def close(self, *, damp: bool = False) -> None:
+        """End: the arm holds its pose, or goes limp where `damp`. May be called twice."""
+
+    @abstractmethod
+    def _send(
+        self, mode: Mode | None, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0
+    ) -> int:
+        """Ask the runtime for a mode, or only set the rest where None; returns the request's sequence number."""
+
+    @abstractmethod
+    def _advance(self) -> None:
+        """Let a control period pass; raises SessionError where something that must live is gone."""
+
+    @abstractmethod
+    def _use_operator(self, factory: OperatorFactory | None) -> None:
+        """Let this operator watch from now on."""
+
+    @abstractmethod
+    def _operator_command(self) -> OperatorCommand:
+        """The operator's last command."""
+
+    @abstractmethod
+    def _log_event(self, record: np.ndarray) -> None:
+        """Record an event of the supervisor's own."""
+
+    def arm(self, timeout_s: float = 30.0) -> None:
+        """Arm in two steps: DAMP, then READY, in which the arm moves slowly to its start pose. Returns when it is there.
+
+        Raises:
+            SessionError: the runtime refuses or reports a fault; carries its text.
+        """
+        for mode in (Mode.DAMP, Mode.READY):
+            self._ask(mode)
+        self._wait(lambda status: status.arrived, "reach its start pose", timeout_s)
+        self._pass_time(_SETTLE_S)
+
+    def hold(self) -> None:
+        """Keep the arm where it is."""
+        self._ask(Mode.HOLD)
+
+    def run_episode(
+        self,
+        target: Sequence[float] | np.ndarray,
+        timeout_s: float,
+        *,
+        operator: OperatorFactory | None = None,
+        policy_index: int = 0,
+        referee: Referee | None = None,
+    ) -> EpisodeResult:
+        """One attempt, from where the arm is; afterwards it holds.
+
+        It ends when the tip has settled within 10 mm for 0.5 s and nobody has taken over, when the operator says so, or after
+        `timeout_s`. Somebody who takes over is left to finish: where they leave the tip is worth knowing.
+
+        Args:
+            target: shape (3,), m, base frame.
+            timeout_s: s on the runtime's clock.
+            operator: who may take over; None: nobody.
+            policy_index: which of the session's policies.
+            referee: the true tip position, which decides on success. None, on a robot without one: the operator's verdict decides, and
+                the measured tip where there is none.
+
+        Raises:
+            SessionError: not armed, an impossible target, or a fault; carries its text. The arm holds or is limp.
+        """
+        aim = self._check_target(target, policy_index)
+        self._use_operator(operator)
+        return self._attempt(aim, timeout_s, policy_index, referee)
+
+    def run_trajectory(self, joint_targets: np.ndarray) -> Episode:
+        """Play joint targets through the same runtime, limits and recording, after a slow approach; afterwards the arm holds.
+
+        Args:
+            joint_targets: shape (T, n), rad, robot order, one row a control period.
+
+        Returns:
+            What was recorded, the approach included.
+
+        Raises:
+            SessionError: not armed, or a fault; carries its text.
+            ValueError: targets of another shape, or not finite.
+        """
+        from isthmus.policies.trajectory import TrajectoryPolicy
+
+        probe = TrajectoryPolicy(joint_names=self._joint_names(), period_ns=self._period_ns)
+        probe.load(joint_targets)
+        self._load_trajectory(np.asarray(joint_targets, dtype=np.float64))
+        ticks = probe.duration_ticks(self.status().executed_target)
+        self._use_operator(None)
+        # Nothing to reach: the target is where the tip is, and only time ends the attempt.
+        result = self._attempt(
+            self.status().tip, ticks * self._period_ns * 1e-9, self._trajectory_index, None, judged=False
+        )
+        return self.recorded(result.episode)
+
+    @abstractmethod
+    def _joint_names(self) -> tuple[str, ...]:
+        """Robot order."""
+
+    @abstractmethod
+    def _load_trajectory(self, joint_targets: np.ndarray) -> None:
+        """Hand joint targets to the runtime's trajectory policy."""
+
+    def _attempt(
+        self, target: np.ndarray, timeout_s: float, policy_index: int, referee: Referee | None, *, judged: bool = True
+    ) -> EpisodeResult:
+        before = self.status()
+        if before.mode not in (Mode.READY, Mode.HOLD):
+            raise SessionError(
+                f"the runtime is in mode {before.mode.name}, an attempt begins from READY or HOLD; call arm() first"
+            )
+        episode = self._next_episode
+        self._next_episode += 1
+        policy_id = "trajectory" if policy_index == self._trajectory_index else self._policies[policy_index].policy_id
+        self._ask(Mode.POLICY, episode=episode, target=target, policy_index=policy_index)
+        begin_ns = self.status().monotonic_ns
+        self._log_event(
+            make_event(
+                "episode_begin", monotonic_ns=begin_ns, episode=episode, operator=self._operator_name, text=policy_id
+            )
+        )
+        result = self._watch(episode, target, begin_ns, timeout_s, referee, judged)
+        fault = "" if self.status().faults == before.faults else self.status().fault
+        if self.status().mode in (Mode.POLICY, Mode.TELEOP):
+            self._ask(Mode.HOLD)
+        else:
+            self._send(None)  # no request: a fault keeps its own course
+        self._log_event(
+            make_event(
+                "episode_end",
+                monotonic_ns=self.status().monotonic_ns,
+                episode=episode,
+                success=int(result.success),
+                value=result.final_error_m,
+                operator=self._operator_name if result.intervened else "",
+                text=result.ended,
+            )
+        )
+        if fault:
+            raise SessionError(f"{fault} (the arm is in mode {self.status().mode.name})")
+        return result
+
+    def _watch(
+        self,
+        episode: int,
+        target: np.ndarray,
+        begin_ns: int,
+        timeout_s: float,
+        referee: Referee | None,
+        judged: bool,
+    ) -> EpisodeResult:
+        settled = Settled(target)
+        intervened = False
+        verdict = Verdict.NONE
+        ended = ""
+        good = False
+        status = self.status()
+        while not ended:
+            self._advance()
+            status = self.status()
+            good = settled.update(status.tip if referee is None else referee(), status.monotonic_ns)
+            intervened |= status.mode is Mode.TELEOP
+            command = self._operator_command()
+            verdict = Verdict(command.verdict) if intervened else Verdict.NONE
+            if status.mode not in (Mode.POLICY, Mode.TELEOP):
+                ended = "stopped"
+            elif verdict is not Verdict.NONE:
+                ended = "operator"
+            elif good and judged and not intervened:
+                ended = "settled"
+            elif status.monotonic_ns - begin_ns >= timeout_s * 1e9:
+                ended = "timeout"
+        if referee is None and verdict is not Verdict.NONE:
+            good = verdict is Verdict.SUCCESS
+        return EpisodeResult(
+            episode=episode,
+            success=ended != "stopped" and (good or not judged),
+            final_error_m=settled.error_m,
+            seconds=(status.monotonic_ns - begin_ns) * 1e-9,
+            intervened=intervened,
+            ended=ended,
+        )
+
+    def _check_target(self, target: Sequence[float] | np.ndarray, policy_index: int) -> np.ndarray:
+        aim = np.asarray(target, dtype=np.float64)
+        if aim.shape != (3,) or not np.isfinite(aim).all():
+            raise SessionError(
+                f"target {np.asarray(target).tolist()} must be three finite numbers, m in the base frame"
+            )
+        if not 0 <= policy_index < len(self._policies):
+            raise SessionError(
+                f"there is no policy {policy_index}; this session has {len(self._policies)}, counted from 0"
+            )
+        contract = getattr(self._policies[policy_index], "contract", None)
+        if contract is not None and not inside(contract.command.workspace, contract.chain, aim):
+            area = contract.command.workspace
+            raise SessionError(
+                f"target {aim.tolist()} m is outside the workspace this policy was trained for: {area.radius[0]} .. {area.radius[1]} m "
+                f"from the first joint's axis, {area.height[0]} .. {area.height[1]} m high, within {area.azimuth[0]} .. {area.azimuth[1]} rad "
+                "of straight ahead; choose a point inside"
+            )
+        return aim
+
+    def _ask(self, mode: Mode, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0) -> None:
+        """Ask for a mode and wait until the runtime is in it."""
+        faults = self.status().faults
+        sequence = self._send(mode, episode=episode, target=target, policy_index=policy_index)
+        self._wait(lambda status: status.accepted >= sequence, "answer", 5.0)
+        status = self.status()
+        # A fault or an operator may have moved it on at once; then the caller sees that.
+        if status.mode is not mode and status.faults > faults:
+            raise SessionError(status.fault)
+        if status.mode is not mode and not (mode is Mode.POLICY and status.episode == episode):
+            raise SessionError(f"the runtime refused {mode.name}; it is in mode {status.mode.name}")
+
+    def _wait(self, done: Callable[[Status], bool], what: str, timeout_s: float) -> None:
+        begin = self.status()
+        while not done(status := self.status()):
+            if status.faults > begin.faults:
+                raise SessionError(status.fault)
+            if status.monotonic_ns - begin.monotonic_ns > timeout_s * 1e9:
+                raise SessionError(
+                    f"the arm did not {what} within {timeout_s:g} s (mode {status.mode.name}); {status.fault or 'no fault'}"
+                )
+            self._advance()
+
+    def _pass_time(self, duration_s: float) -> None:
+        begin_ns = self.status().monotonic_ns
+        while self.status().monotonic_ns - begin_ns < duration_s * 1e9:
+            self._advance()
+
+    def __enter__(self: Self) -> Self:
+        """The session itself; it is already running."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self.close()
