@@ -13,6 +13,7 @@ from isthmus.hardware.kinematics import chain_from_mjcf, joint_frames, tip_jacob
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.contract import CommandSpec, Contract, JointIncrement, ObservationTerm, contract_joints
 from isthmus.policies.episode import Episode, Source, tick_dtype
+from isthmus.policies.learning.export import to_onnx
 from isthmus.policies.learning.graph import PolicyGraph
 from isthmus.policies.learning.promote import EvaluationResults
 
@@ -25,7 +26,9 @@ PARTS = ["joint_target_next", "base_action", "residual_action", "gate_prob", "ga
 
 
 class JacobianTransposeNet(torch.nn.Module):
-    """Action = gain * J(q)^T (target - tip(q)), from the observation [joint_pos - default, joint_lead, target]."""
+    """Action = gain * J(q)^T (target - tip(q)), from an observation that starts with joint_pos - default and ends with target."""
+
+    default_pos: torch.Tensor
 
     def __init__(self, contract: Contract, gain: float) -> None:
         super().__init__()
@@ -55,6 +58,7 @@ def so101_contract() -> Contract:
         period_ns=PERIOD_NS,
         observation=(
             ObservationTerm(name="joint_pos", scale=1.0),
+            ObservationTerm(name="joint_vel", scale=0.1),
             ObservationTerm(name="joint_lead", scale=1.0, history=2),
             ObservationTerm(name="target", scale=1.0),
         ),
@@ -66,20 +70,7 @@ def so101_contract() -> Contract:
 
 
 def export_base(contract: Contract, path: Path, gain: float = 40.0) -> Path:
-    graph = PolicyGraph(contract, JacobianTransposeNet(contract, gain)).eval()
-    n = len(contract.joints)
-    widths = [n, n, n, 3, *graph.contract_graph.state_widths.values()]
-    program = torch.onnx.export(
-        graph,
-        tuple(torch.zeros(1, width) for width in widths),
-        input_names=graph.input_names,
-        output_names=graph.output_names,
-        opset_version=18,
-        dynamo=True,
-        verbose=False,
-    )
-    assert program is not None
-    program.save(path, external_data=False)
+    onnx.save_model(to_onnx(PolicyGraph(contract, JacobianTransposeNet(contract, gain)).eval()), str(path))
     return path
 
 
@@ -105,7 +96,7 @@ class GraphPolicy:
         inputs = {name: named[name].astype(np.float32)[None] for name in self.signals}
         outputs = self.session.run(self.outputs, inputs | self.state)
         self.state = dict(zip(self.shapes, outputs[len(PARTS) :], strict=True))
-        return {name: value[0] for name, value in zip(PARTS, outputs, strict=False)}
+        return {name: value[0] for name, value in zip(PARTS, map(np.asarray, outputs), strict=False)}
 
 
 @dataclass(frozen=True, kw_only=True)

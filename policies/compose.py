@@ -1,0 +1,211 @@
+"""Base, residual and gate merged into one ONNX graph that runs like any other policy.
+
+a = clip(clip(base) + gate * residual, -1, 1), then the contract's increment rule. The base's nodes and weights are kept as they are;
+only its own `joint_target_next` and its empty parts give way to the composed ones. Metadata (manifest, golden rows) belongs to the
+base alone and is left behind; `learning.composed_bundle` makes a bundle of the result.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, inliner, numpy_helper
+
+from isthmus.hardware.errors import IsthmusError
+
+from .contract import Contract
+
+BASE_OUTPUTS = ("joint_target_next", "observation", "base_action", "residual_action", "gate_prob", "gate")
+RESIDUAL_INPUTS = ("observation", "base_action", "state.gate")
+RESIDUAL_OUTPUTS = ("residual_action", "gate_prob", "gate")
+REPLACED = ("joint_target_next", *RESIDUAL_OUTPUTS)
+
+
+class ComposeError(IsthmusError, ValueError):
+    """Two graphs do not fit together."""
+
+
+def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
+    """One graph of base, residual and gate.
+
+    A residual, or a gate probability, that is not finite counts as residual 0, probability 0 and gate 0: the base continues.
+
+    Args:
+        base: signals and `state.*` -> BASE_OUTPUTS and `next.*`; has no gate of its own.
+        residual: RESIDUAL_INPUTS -> RESIDUAL_OUTPUTS, e.g. from `learning.residual.export_residual`.
+        contract: the base's; gives driven joints, increment rule and limits.
+
+    Raises:
+        ComposeError: a graph lacks a tensor or has one too many, shapes differ, opsets differ, or the result is not valid ONNX.
+    """
+    base, residual = inliner.inline_local_functions(base), inliner.inline_local_functions(residual)
+    _check_graphs(base, residual, contract)
+    base_nodes, base_kept = _live_part(base.graph, [v.name for v in base.graph.output if v.name not in REPLACED])
+    base_names = {name: f"base/{name}" for name in REPLACED}
+    residual_names = {name: f"residual/{name}" for name in _value_names(residual.graph)}
+    residual_names |= {"observation": "observation", "base_action": "base_action", "state.gate": "state.gate"}
+    graph = helper.make_graph(
+        [
+            *_renamed(base_nodes, base_names, "base"),
+            *_renamed(residual.graph.node, residual_names, "residual"),
+            *_guard_nodes(),
+            *_increment_nodes(),
+        ],
+        "composed_policy",
+        [*base.graph.input, _tensor("state.gate", 1)],
+        [*base.graph.output, _tensor("next.gate", 1)],
+        [
+            *_renamed_weights(base.graph.initializer, base_names, base_kept),
+            *_renamed_weights(residual.graph.initializer, residual_names, set(residual_names)),
+            *_rule_constants(contract),
+        ],
+    )
+    model = helper.make_model(
+        graph, opset_imports=list(base.opset_import), ir_version=max(base.ir_version, residual.ir_version)
+    )
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ComposeError(f"base and residual do not make a valid graph: {error}") from error
+    return model
+
+
+def _guard_nodes() -> list[onnx.NodeProto]:
+    """Residual, probability and gate of 0 unless residual and probability are finite: x * 0 is 0 exactly for finite x, else NaN."""
+    return [
+        helper.make_node(
+            "Concat", ["residual/residual_action", "residual/gate_prob", "residual/gate"], ["guard/all"], axis=1
+        ),
+        helper.make_node("Mul", ["guard/all", "rule/zero"], ["guard/product"]),
+        helper.make_node("IsNaN", ["guard/product"], ["guard/is_nan"]),
+        helper.make_node("Cast", ["guard/is_nan"], ["guard/is_nan_float"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMax", ["guard/is_nan_float", "rule/axis"], ["guard/bad_float"], keepdims=1),
+        helper.make_node("Greater", ["guard/bad_float", "rule/zero"], ["guard/bad"]),
+        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/residual_action"], ["residual_action"]),
+        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/gate_prob"], ["gate_prob"]),
+        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/gate"], ["gate"]),
+        helper.make_node("Identity", ["gate"], ["next.gate"]),
+    ]
+
+
+def _increment_nodes() -> list[onnx.NodeProto]:
+    """contract.JointIncrement on the composed action, all joints at once; joints that are not driven keep their target."""
+    return [
+        helper.make_node("Clip", ["base_action", "rule/minus_one", "rule/one"], ["rule/base_clipped"]),
+        helper.make_node("Mul", ["gate", "residual_action"], ["rule/gated"]),
+        helper.make_node("Add", ["rule/base_clipped", "rule/gated"], ["rule/sum"]),
+        helper.make_node("Clip", ["rule/sum", "rule/minus_one", "rule/one"], ["rule/action"]),
+        helper.make_node("Gather", ["rule/action", "rule/action_of_joint"], ["rule/action_by_joint"], axis=1),
+        helper.make_node("Mul", ["rule/action_by_joint", "rule/scale"], ["rule/increment"]),
+        helper.make_node("Add", ["joint_target", "rule/increment"], ["rule/moved"]),
+        helper.make_node("Sub", ["joint_pos", "rule/max_lead"], ["rule/lead_lower"]),
+        helper.make_node("Add", ["joint_pos", "rule/max_lead"], ["rule/lead_upper"]),
+        helper.make_node("Max", ["rule/moved", "rule/lead_lower"], ["rule/led_from_below"]),
+        helper.make_node("Min", ["rule/led_from_below", "rule/lead_upper"], ["rule/led"]),
+        helper.make_node("Max", ["rule/led", "rule/lower"], ["rule/limited_from_below"]),
+        helper.make_node("Min", ["rule/limited_from_below", "rule/upper"], ["rule/limited"]),
+        helper.make_node("Where", ["rule/driven", "rule/limited", "joint_target"], ["joint_target_next"]),
+    ]
+
+
+def _rule_constants(contract: Contract) -> list[TensorProto]:
+    rule, names = contract.action, contract.joint_names
+    # Joints that are not driven read action 0 and are masked afterwards.
+    action_of_joint = [rule.joints.index(name) if name in rule.joints else 0 for name in names]
+    constants = {
+        "zero": np.float32(0.0),
+        "one": np.float32(1.0),
+        "minus_one": np.float32(-1.0),
+        "scale": np.float32(rule.scale),
+        "max_lead": np.float32(rule.max_lead),
+        "axis": np.array([1], dtype=np.int64),
+        "action_of_joint": np.array(action_of_joint, dtype=np.int64),
+        "driven": np.array([[name in rule.joints for name in names]]),
+        "lower": np.array([[joint.lower for joint in contract.joints]], dtype=np.float32),
+        "upper": np.array([[joint.upper for joint in contract.joints]], dtype=np.float32),
+    }
+    return [numpy_helper.from_array(np.asarray(value), f"rule/{name}") for name, value in constants.items()]
+
+
+def _check_graphs(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract) -> None:
+    inputs, outputs = _shapes(base.graph.input), _shapes(base.graph.output)
+    if "state.gate" in inputs:
+        raise ComposeError(
+            "the base has a gate already; compose with the plain base, corrections are always relative to it"
+        )
+    _need("base", "inputs", ("joint_pos", "joint_target"), inputs)
+    _need("base", "outputs", BASE_OUTPUTS, outputs)
+    residual_inputs, residual_outputs = _shapes(residual.graph.input), _shapes(residual.graph.output)
+    _need("residual", "outputs", RESIDUAL_OUTPUTS, residual_outputs)
+    if set(residual_inputs) - set(RESIDUAL_INPUTS):
+        raise ComposeError(f"the residual has inputs {sorted(residual_inputs)}; known: {', '.join(RESIDUAL_INPUTS)}")
+    joints, actions = [1, len(contract.joints)], [1, len(contract.action.joints)]
+    expected = {"joint_target_next": joints, "base_action": actions, "gate": [1, 1]}
+    expected_residual = {"residual_action": actions, "gate_prob": [1, 1], "gate": [1, 1]}
+    for side, shapes, wanted in (("base", outputs, expected), ("residual", residual_outputs, expected_residual)):
+        for name, shape in wanted.items():
+            if shapes[name] != shape:
+                raise ComposeError(f"{side} output {name} has shape {shapes[name]}, the contract says {shape}")
+    for name, shape in residual_inputs.items():
+        produced = [1, 1] if name == "state.gate" else outputs[name]
+        if shape != produced:
+            raise ComposeError(
+                f"the residual reads {name} with shape {shape}, the base gives {produced}; train it on this base"
+            )
+    versions = [{opset.domain: opset.version for opset in model.opset_import}.get("") for model in (base, residual)]
+    if versions[0] != versions[1]:
+        raise ComposeError(
+            f"base and residual must use one ONNX opset, got {versions[0]} and {versions[1]}; export both with the same"
+        )
+
+
+def _need(side: str, kind: str, names: Iterable[str], available: dict[str, list[int]]) -> None:
+    absent = [name for name in names if name not in available]
+    if absent:
+        raise ComposeError(f"the {side} graph has no {kind} {absent}; it has {sorted(available)}")
+
+
+def _shapes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int]]:
+    return {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values}
+
+
+def _tensor(name: str, width: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, width])
+
+
+def _value_names(graph: onnx.GraphProto) -> set[str]:
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
+    return {name for name in names | {tensor.name for tensor in graph.initializer} if name}
+
+
+def _renamed(nodes: Iterable[onnx.NodeProto], names: dict[str, str], prefix: str) -> list[onnx.NodeProto]:
+    copies = []
+    for node in nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.name = f"{prefix}/{node.name}" if node.name else ""
+        copy.input[:] = [names.get(name, name) for name in node.input]
+        copy.output[:] = [names.get(name, name) for name in node.output]
+        copies.append(copy)
+    return copies
+
+
+def _renamed_weights(tensors: Iterable[TensorProto], names: dict[str, str], kept: set[str]) -> list[TensorProto]:
+    copies = []
+    for tensor in tensors:
+        if tensor.name in kept:
+            copy = TensorProto()
+            copy.CopyFrom(tensor)
+            copy.name = names.get(tensor.name, tensor.name)
+            copies.append(copy)
+    return copies
+
+
+def _live_part(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[onnx.NodeProto], set[str]]:
+    """Nodes that the outputs depend on, in order, and every value among them; the rest only served what is replaced."""
+    wanted, nodes = set(outputs), []
+    for node in reversed(graph.node):  # nodes are in topological order
+        if wanted.intersection(node.output):
+            wanted.update(node.input)
+            nodes.append(node)
+    return nodes[::-1], wanted
