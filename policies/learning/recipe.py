@@ -17,6 +17,7 @@ from isthmus.sim.world import World
 
 from ..bundle import Bundle, Provenance
 from ..contracts import get_contract
+from ..curve import Curve, CurvePoint
 from .env import ContractEnv
 from .evaluate import Evaluation, evaluate
 from .export import export_bundle
@@ -36,23 +37,6 @@ class TrainConfig:
     iterations: int = 120
     ppo: PPOConfig = field(default_factory=PPOConfig)
     randomization: tuple[RandomTerm, ...] = ()  # put in place of the task's own terms on the same parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """The learning curve."""
-
-    steps: int
-    seconds: float
-    reward: float
-    success: float | None  # of the episodes that ended in this iteration
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """All points of a run."""
-
-    points: tuple[CurvePoint, ...]
 
 
 def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
