@@ -278,8 +278,8 @@ class EpisodeRunner(ABC):
             area = contract.command.workspace
             raise SessionError(
                 f"target {aim.tolist()} m is outside the workspace this policy was trained for: {area.radius[0]} .. {area.radius[1]} m "
-                f"from the first joint's axis, {area.height[0]} .. {area.height[1]} m high, within {area.azimuth[0]} .. {area.azimuth[1]} rad "
-                "of straight ahead; choose a point inside"
+                f"from the first joint's axis, {area.height[0]} .. {area.height[1]} m high, within "
+                f"{area.azimuth[0]} .. {area.azimuth[1]} rad of straight ahead; choose a point inside"
             )
         return aim
 

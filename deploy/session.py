@@ -1,0 +1,383 @@
+"""A real-time session: starts runtime, recorder and operator as processes, watches them, and runs attempts."""
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+
+from isthmus.hardware.drivers import open_robot
+from isthmus.hardware.interface import Robot
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.robot import RobotSpec
+from isthmus.policies.episode import Episode, tick_dtype
+from isthmus.policies.policy import Policy
+
+from .attempt import EpisodeResult, EpisodeRunner, SessionError
+from .lockstep import LockstepSession
+from .log import read_log
+from .messages import (
+    CONTROL_DTYPE,
+    EVENT_DTYPE,
+    OPERATOR_DTYPE,
+    ControlCommand,
+    Leave,
+    OperatorCommand,
+    operator_from_record,
+    status_dtype,
+    to_record,
+)
+from .modes import Mode
+from .operators.operator import OperatorFactory
+from .operators.process import OperatorSetup, operator_main
+from .record import LogMetadata, RecorderSetup, recorder_main
+from .rt_process import MAX_TRAJECTORY_TICKS, RtSetup, ShmNames, load_policies, rt_main, trajectory_dtype
+from .runtime import RuntimeConfig
+from .shm import Mailbox, Ring
+from .status import Status, status_from_record
+
+_HEARTBEAT_S = 0.1
+_POLL_S = 0.01
+_START_S = 90.0
+_STOP_S = 10.0
+_TICK_CAPACITY = 1024
+_EVENT_CAPACITY = 256
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class _Child:
+    """A process and the pipe to it."""
+
+    def __init__(self, name: str, target: Callable[..., None], setup: object) -> None:
+        self.name = name
+        self.pipe, theirs = _SPAWN.Pipe()
+        self.process: BaseProcess = _SPAWN.Process(
+            target=target, args=(setup, theirs), name=f"isthmus-{name}", daemon=True
+        )
+        self.process.start()
+        theirs.close()
+
+    def first_word(self) -> object:
+        """What the process says once it is ready, or why it is not."""
+        try:
+            if self.pipe.poll(_START_S):
+                return self.pipe.recv()
+        except EOFError:
+            pass
+        self.process.join(1.0)
+        return f"the {self.name} process ended with code {self.process.exitcode} before it was ready"
+
+    def end(self, *, ask: bool) -> None:
+        """Wait for the process to end, having asked it to where `ask`; kill it where it does not."""
+        if ask:
+            with contextlib.suppress(OSError):
+                self.pipe.send("end")
+        self.process.join(_STOP_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.pipe.close()
+
+
+class Session(EpisodeRunner):
+    """The supervisor of one arm in real time."""
+
+    def __init__(
+        self,
+        spec: RobotSpec,
+        *,
+        make_robot: Callable[[], Robot],
+        make_policies: Callable[[], Sequence[Policy]],
+        log_path: Path,
+        config: RuntimeConfig | None = None,
+        calibration: str = "",
+    ) -> None:
+        """Start the processes; the arm does not move. See `open_session` for the usual case.
+
+        Args:
+            spec: the robot.
+            make_robot: called in the runtime process; picklable.
+            make_policies: called here, to refuse bad ones early, and in the runtime process; picklable.
+            log_path: MCAP file to write.
+            config: of the runtime; None for the usual one.
+            calibration: for the log's metadata.
+
+        Raises:
+            SessionError: a process did not start; carries its reason.
+            ValueError: a policy cannot be loaded or does not fit.
+        """
+        self._config = RuntimeConfig() if config is None else config
+        self._spec = spec
+        self._period_ns = self._config.period_ns
+        self._policies = list(make_policies())
+        self._trajectory_index = len(self._policies)
+        self._log_path = log_path
+        n = len(spec.joints)
+        num_actions = max((policy.num_actions for policy in self._policies), default=0)
+        self._control = Mailbox(CONTROL_DTYPE)
+        self._commands = Mailbox(OPERATOR_DTYPE)
+        self._status = Mailbox(status_dtype(n))
+        self._trajectory = Mailbox(trajectory_dtype(n))
+        self._ticks = Ring(tick_dtype(n, num_actions), _TICK_CAPACITY)
+        self._rt_events, self._own_events = Ring(EVENT_DTYPE, _EVENT_CAPACITY), Ring(EVENT_DTYPE, _EVENT_CAPACITY)
+        self._command = ControlCommand()
+        self._lock = threading.Lock()
+        self._stop_heartbeat = threading.Event()
+        self._children: list[_Child] = []
+        self._operator: _Child | None = None
+        self._operator_factory: OperatorFactory | None = None
+        self._closed = False
+        metadata = LogMetadata(
+            robot=spec.name,
+            joint_names=spec.joint_names,
+            policy_ids=tuple(policy.policy_id for policy in self._policies),
+            num_actions=num_actions,
+            period_ns=self._config.period_ns,
+            calibration=calibration,
+            lockstep=False,
+        )
+        try:
+            self._start_recorder(metadata)
+            self._heartbeat = threading.Thread(target=self._beat, name="isthmus-heartbeat", daemon=True)
+            self._heartbeat.start()
+            self._start_runtime(make_robot, make_policies, num_actions)
+        except BaseException:
+            self.close()
+            raise
+
+    def status(self) -> Status:
+        """The runtime after its last tick."""
+        record = self._status.read()
+        if record is None:
+            raise SessionError("the runtime has not said anything yet")
+        return status_from_record(record)
+
+    def recorded(self, episode: int) -> Episode:
+        """An attempt that has ended, from the log; waits until the recorder has written it."""
+        deadline = time.monotonic() + 5.0
+        while time.monotonic() < deadline:
+            log = read_log(self._log_path)
+            ended = [
+                event.monotonic_ns for event in log.events if event.kind == "episode_end" and event.episode == episode
+            ]
+            if ended and len(log.ticks) and log.ticks["monotonic_ns"][-1] > ended[0]:
+                return next(e for e in log.episodes() if len(e.ticks) and e.ticks["episode"][0] == episode)
+            self._advance()
+            time.sleep(0.2)
+        raise SessionError(f"episode {episode} did not appear in {self._log_path}; does the recorder keep up?")
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """Process ids by role: recorder, runtime, operator."""
+        children = [*self._children, *([] if self._operator is None else [self._operator])]
+        return {child.name: child.process.pid or 0 for child in children}
+
+    def close(self, *, damp: bool = False) -> None:
+        """End the processes: the arm holds its pose, or goes limp where `damp`. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._end_operator()
+        with self._lock:
+            self._command.leave = Leave.DAMP if damp else Leave.HOLD
+            self._write_command()
+        for child in reversed(self._children):  # the recorder last, so that it gets everything
+            child.end(ask=True)
+        self._stop_heartbeat.set()
+        for block in (
+            self._control,
+            self._commands,
+            self._status,
+            self._trajectory,
+            self._ticks,
+            self._rt_events,
+            self._own_events,
+        ):
+            with self._lock:
+                block.close()
+
+    def _start_recorder(self, metadata: LogMetadata) -> None:
+        setup = RecorderSetup(
+            path=self._log_path,
+            metadata=metadata,
+            tick_ring=self._ticks.name,
+            tick_capacity=_TICK_CAPACITY,
+            event_rings=(self._rt_events.name, self._own_events.name),
+            event_capacity=_EVENT_CAPACITY,
+        )
+        recorder = _Child("recorder", recorder_main, setup)
+        self._children.append(recorder)
+        word = recorder.first_word()
+        if word != "ready":
+            raise SessionError(str(word))
+
+    def _start_runtime(
+        self, make_robot: Callable[[], Robot], make_policies: Callable[[], Sequence[Policy]], num_actions: int
+    ) -> None:
+        names = ShmNames(
+            control=self._control.name,
+            operator=self._commands.name,
+            status=self._status.name,
+            trajectory=self._trajectory.name,
+            ticks=self._ticks.name,
+            events=self._rt_events.name,
+            tick_capacity=_TICK_CAPACITY,
+            event_capacity=_EVENT_CAPACITY,
+        )
+        setup = RtSetup(
+            make_robot=make_robot,
+            make_policies=make_policies,
+            num_joints=len(self._spec.joints),
+            num_actions=num_actions,
+            config=self._config,
+            names=names,
+        )
+        runtime = _Child("runtime", rt_main, setup)
+        self._children.append(runtime)
+        word = runtime.first_word()
+        if not (isinstance(word, tuple) and word[0] == "ready"):
+            raise SessionError(word[1] if isinstance(word, tuple) else str(word))
+        deadline = time.monotonic() + 5.0
+        while self._status.read() is None:
+            self._check_children()
+            if time.monotonic() > deadline:
+                raise SessionError("the runtime started but does not tick")
+            time.sleep(_POLL_S)
+
+    def _beat(self) -> None:
+        """Tell the runtime that this process lives, whatever its main thread is busy with."""
+        while not self._stop_heartbeat.wait(_HEARTBEAT_S):
+            with self._lock:
+                if self._stop_heartbeat.is_set():
+                    return
+                self._write_command()
+
+    def _write_command(self) -> None:
+        self._command.heartbeat_ns = time.monotonic_ns()
+        self._control.write(to_record(self._command, CONTROL_DTYPE))
+
+    def _send(
+        self, mode: Mode | None, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0
+    ) -> int:
+        with self._lock:
+            command = self._command
+            if mode is not None:
+                command.sequence += 1
+                command.mode = int(mode)
+            if target is not None:
+                x, y, z = target.tolist()
+                command.target = (x, y, z)
+            command.episode, command.policy_index = episode, policy_index
+            self._write_command()
+            return command.sequence
+
+    def _advance(self) -> None:
+        tick = self.status().tick
+        deadline = time.monotonic() + 2.0
+        while True:
+            self._check_children()
+            time.sleep(_POLL_S)
+            if self.status().tick > tick:
+                return
+            if time.monotonic() > deadline:
+                raise SessionError(
+                    "the runtime has not ticked for 2 s; the arm is no longer driven, cut its power if it moves"
+                )
+
+    def _check_children(self) -> None:
+        for child in [*self._children, *([] if self._operator is None else [self._operator])]:
+            if child.process.is_alive():
+                continue
+            if child.name != "runtime":
+                self._send(Mode.HOLD)
+            code = child.process.exitcode
+            reason = (
+                f"was killed by {signal.Signals(-code).name}"
+                if code is not None and code < 0
+                else f"ended with code {code}"
+            )
+            consequence = "the servos hold their last targets" if child.name == "runtime" else "the arm holds"
+            raise SessionError(
+                f"the {child.name} process {reason}; {consequence}. Look at {self._log_path} and start again"
+            )
+
+    def _use_operator(self, factory: OperatorFactory | None) -> None:
+        if factory is self._operator_factory and (factory is None or self._operator is not None):
+            return
+        self._end_operator()
+        self._operator_factory = factory
+        self._operator_name = "" if factory is None else _name(factory)
+        if factory is None:
+            return
+        self._commands.write(to_record(OperatorCommand(), OPERATOR_DTYPE))
+        setup = OperatorSetup(
+            factory=factory, num_joints=len(self._spec.joints), status=self._status.name, commands=self._commands.name
+        )
+        operator = _Child("operator", operator_main, setup)
+        word = operator.first_word()
+        if word != "ready":
+            operator.end(ask=True)
+            self._operator_factory = None
+            raise SessionError(str(word))
+        self._operator = operator
+
+    def _end_operator(self) -> None:
+        if self._operator is not None:
+            self._operator.end(ask=True)
+            self._operator = None
+        self._operator_factory = None
+
+    def _operator_command(self) -> OperatorCommand:
+        record = self._commands.read() if self._operator is not None else None
+        return OperatorCommand() if record is None else operator_from_record(record)
+
+    def _log_event(self, record: np.ndarray) -> None:
+        self._own_events.push(record)
+
+    def _joint_names(self) -> tuple[str, ...]:
+        return self._spec.joint_names
+
+    def _load_trajectory(self, joint_targets: np.ndarray) -> None:
+        if len(joint_targets) > MAX_TRAJECTORY_TICKS:
+            raise SessionError(
+                f"a trajectory of {len(joint_targets)} ticks is too long, at most {MAX_TRAJECTORY_TICKS}; play it in parts"
+            )
+        record = np.zeros((), dtype=self._trajectory.dtype)
+        record["length"] = len(joint_targets)
+        record["targets"][: len(joint_targets)] = joint_targets
+        self._trajectory.write(record)
+
+
+def open_session(
+    spec: RobotSpec,
+    *,
+    port: str,
+    calibration: ArmCalibration,
+    bundles: Sequence[Path],
+    log_path: Path,
+    config: RuntimeConfig | None = None,
+    calibration_name: str = "",
+) -> Session:
+    """A real-time session on the robot at `port` with the policies of `bundles`; see `Session`."""
+    return Session(
+        spec,
+        make_robot=partial(open_robot, spec, port=port, calibration=calibration),
+        make_policies=partial(load_policies, tuple(bundles), spec),
+        log_path=log_path,
+        config=config,
+        calibration=calibration_name,
+    )
+
+
+def _name(factory: OperatorFactory) -> str:
+    function = factory.func if isinstance(factory, partial) else factory
+    return getattr(function, "__name__", type(function).__name__)
+
+
+__all__ = ["EpisodeResult", "LockstepSession", "Session", "SessionError", "open_session"]
