@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
@@ -320,3 +321,9 @@ class EpisodeRunner(ABC):
     ) -> None:
         """End it."""
         self.close()
+
+
+def operator_name(factory: OperatorFactory) -> str:
+    """What a log calls the operator that a factory builds."""
+    function = factory.func if isinstance(factory, partial) else factory
+    return getattr(function, "__name__", type(function).__name__)

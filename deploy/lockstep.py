@@ -10,7 +10,7 @@ from isthmus.policies.episode import Episode, tick_dtype
 from isthmus.policies.policy import Policy
 from isthmus.policies.trajectory import TrajectoryPolicy
 
-from .attempt import EpisodeRunner, SessionError
+from .attempt import EpisodeRunner, SessionError, operator_name
 from .clock import LockstepClock
 from .log import LogEvent, event_from_record
 from .messages import ControlCommand, OperatorCommand, status_dtype
@@ -89,7 +89,6 @@ class LockstepSession(EpisodeRunner):
         config = RuntimeConfig(supervisor_timeout_s=None) if config is None else config
         if config.supervisor_timeout_s is not None:
             raise ValueError("in lockstep nobody can miss the supervisor: set supervisor_timeout_s to None")
-        robot.connect()
         self._robot = robot
         self._period_ns = config.period_ns
         self._policies = policies
@@ -114,10 +113,16 @@ class LockstepSession(EpisodeRunner):
         self._status_of = -1
         self._status: Status | None = None
         self._operator: Operator | None = None
+        self._operator_factory: OperatorFactory | None = None
         self._command = OperatorCommand()
         self._last_end: LogEvent | None = None
         self._last_begin: LogEvent | None = None
         self._closed = False
+        try:
+            robot.connect()
+        except BaseException:
+            self.close()
+            raise
         self._runtime.start()
         self._runtime.step()
 
@@ -189,10 +194,13 @@ class LockstepSession(EpisodeRunner):
         self._runtime.step()
 
     def _use_operator(self, factory: OperatorFactory | None) -> None:
+        if factory is not None and factory is self._operator_factory:
+            return
+        self._operator_factory = factory
         if self._operator is not None:
             self._operator.close()
         self._operator = None if factory is None else factory(self._view)
-        self._operator_name = "" if factory is None else type(self._operator).__name__
+        self._operator_name = "" if factory is None else operator_name(factory)
         self._command = OperatorCommand()
 
     def _view(self) -> View:

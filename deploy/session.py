@@ -19,7 +19,7 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode, tick_dtype
 from isthmus.policies.policy import Policy
 
-from .attempt import EpisodeResult, EpisodeRunner, SessionError
+from .attempt import EpisodeResult, EpisodeRunner, SessionError, operator_name
 from .lockstep import LockstepSession
 from .log import read_log
 from .messages import (
@@ -312,7 +312,7 @@ class Session(EpisodeRunner):
             return
         self._end_operator()
         self._operator_factory = factory
-        self._operator_name = "" if factory is None else _name(factory)
+        self._operator_name = "" if factory is None else operator_name(factory)
         if factory is None:
             return
         self._commands.write(to_record(OperatorCommand(), OPERATOR_DTYPE))
@@ -373,11 +373,6 @@ def open_session(
         config=config,
         calibration=calibration_name,
     )
-
-
-def _name(factory: OperatorFactory) -> str:
-    function = factory.func if isinstance(factory, partial) else factory
-    return getattr(function, "__name__", type(function).__name__)
 
 
 __all__ = ["EpisodeResult", "LockstepSession", "Session", "SessionError", "open_session"]

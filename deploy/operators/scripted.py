@@ -37,7 +37,13 @@ class ScriptedOperator:
     """Takes over where the policy does not reach the target in time, drives the tip there and holds it."""
 
     def __init__(
-        self, view: ViewSource, *, see: Callable[[], np.ndarray], config: ScriptedConfig | None = None, seed: int = 0
+        self,
+        view: ViewSource,
+        *,
+        see: Callable[[], np.ndarray],
+        config: ScriptedConfig | None = None,
+        seed: int = 0,
+        on_close: Callable[[], object] | None = None,
     ) -> None:
         """Create an operator.
 
@@ -46,8 +52,9 @@ class ScriptedOperator:
             see: the tip's position, shape (3,), m, base frame; noise and delay are added here.
             config: what the operator is like; None for the usual one.
             seed: of the noise.
+            on_close: gives back what `see` looks through; may be called twice.
         """
-        self._view, self._see = view, see
+        self._view, self._see, self._on_close = view, see, on_close
         self._config = ScriptedConfig() if config is None else config
         self._rng = np.random.default_rng(seed)
         self._sequence = 0
@@ -79,7 +86,9 @@ class ScriptedOperator:
         )
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Stop looking."""
+        if self._on_close is not None:
+            self._on_close()
 
     def _begin(self, episode: int, now_ns: int) -> None:
         self._episode, self._begin_ns = episode, now_ns
@@ -124,4 +133,4 @@ def scripted_on_virtual_arm(
 ) -> ScriptedOperator:
     """An operator who watches a virtual arm over its control socket; with `functools.partial` a factory for a process of its own."""
     client = ControlClient(control_path)
-    return ScriptedOperator(view, see=lambda: client.truth().tip_pos, config=config, seed=seed)
+    return ScriptedOperator(view, see=lambda: client.truth().tip_pos, config=config, seed=seed, on_close=client.close)

@@ -114,6 +114,7 @@ class ReachPolicy:
         self.gain = gain
         self.broken = False
         self.resets = 0
+        self.contract: object = None
         self.seen: list[dict[str, np.ndarray]] = []
         self._chain_indices = [joint_names.index(joint) for joint in CHAIN.joint_names]
 

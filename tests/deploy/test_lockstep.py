@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,16 @@ def test_an_impossible_target_is_refused_before_anything_moves(target: list[floa
     with pytest.raises(SessionError, match="no policy 3"):
         world.session.run_episode(TARGET, 5.0, policy_index=3)
     assert len(world.robot.written) == writes
+
+
+def test_a_target_outside_the_workspace_of_the_policy_is_refused_with_the_workspace():
+    policy = ReachPolicy()
+    policy.contract = SimpleNamespace(command=SimpleNamespace(workspace=SPEC.workspace), chain=CHAIN)
+    world = FakeWorld(policy)
+    world.session.arm()
+    with pytest.raises(SessionError, match="outside the workspace"):
+        world.session.run_episode([0.25, 0.1, 1.5], 5.0)
+    assert world.session.status().mode is Mode.READY
 
 
 def test_a_trajectory_is_played_exactly_after_a_slow_approach():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -130,6 +132,32 @@ def test_a_killed_runtime_leaves_servos_that_hold_and_a_whole_log(arm: VirtualAr
     log = read_log(log_path)
     assert log.complete
     assert killed[0] - log.ticks["monotonic_ns"][-1] < 1e9
+
+
+def test_a_killed_supervisor_leaves_an_arm_that_holds_then_goes_limp_and_a_whole_log(arm: VirtualArm, tmp_path: Path):
+    log_path = tmp_path / "log.mcap"
+    command = [sys.executable, str(Path(__file__).with_name("orphan.py")), arm.port, str(log_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        children = [int(word) for word in supervisor.stdout.readline().split()]
+        assert len(children) == 2
+        time.sleep(1.0)
+        supervisor.kill()
+    deadline = time.monotonic() + 40.0
+    while any(Path(f"/proc/{child}/stat").exists() and not is_zombie(child) for child in children):
+        assert time.monotonic() < deadline, "the children of a killed supervisor did not end"
+        time.sleep(0.2)
+    log = read_log(log_path)
+    assert log.complete
+    said = [event.text for event in log.events if event.kind == "mode"]
+    assert said[-2:] == ["POLICY -> HOLD (SUPERVISOR_LOST)", "HOLD -> DAMP (FAULT_EXPIRED)"]
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def kill_when(session: Session, name: str, when, arm: VirtualArm, killed: list[int] | None = None):
