@@ -125,7 +125,12 @@ def _path_to_site(element: ET.Element, site: str) -> list[ET.Element]:
 
 
 def _is_identity(body: ET.Element) -> bool:
-    return _numbers(body, "pos", "0 0 0") == (0.0, 0.0, 0.0) and _numbers(body, "quat", "1 0 0 0") == (1.0, 0.0, 0.0, 0.0)
+    return _numbers(body, "pos", "0 0 0") == (0.0, 0.0, 0.0) and _numbers(body, "quat", "1 0 0 0") == (
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 def _numbers(element: ET.Element, key: str, default: str) -> tuple[float, ...]:

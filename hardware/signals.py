@@ -24,9 +24,7 @@ SIGNALS: tuple[SignalSpec, ...] = (
         frame="joint",
         description="joint targets that were executed at the previous tick, whoever gave them",
     ),
-    SignalSpec(
-        name="command.target", width=3, unit="m", frame="robot base", description="where the tip should be"
-    ),
+    SignalSpec(name="command.target", width=3, unit="m", frame="robot base", description="where the tip should be"),
 )
 
 

@@ -1,6 +1,7 @@
 """One attempt at a task as arrays: what the recorder writes, the dataset keeps and learning reads."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
@@ -69,3 +70,20 @@ class Episode:
     robot: str
     operator: str  # "" where nobody corrected
     info: dict[str, float] = field(default_factory=dict)  # e.g. final_error_m
+
+
+ANGLES = ("joint_pos", "joint_target", "policy_target", "human_target", "executed_target")
+
+
+def recalibrated(episode: Episode, offset_rad: Mapping[str, float]) -> Episode:
+    """The episode as it would read had each joint's `offset_rad` been removed already: every angle less the offset.
+
+    What the policy proposed then was said of other readings, so its proposals are dropped (NaN): replay the base for new ones.
+    """
+    ticks = episode.ticks.copy()
+    shift = np.array([offset_rad.get(name, 0.0) for name in episode.joint_names])
+    for name in ANGLES:
+        ticks[name] -= shift
+    for name in ("base_action", "residual_action", "policy_target"):
+        ticks[name] = np.nan
+    return replace(episode, ticks=ticks)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -26,6 +27,7 @@ class Uniform:
 
     low: float
     high: float
+    kind: Literal["uniform"] = "uniform"  # tells the distributions apart in a file
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         """Draw a tensor of `shape`."""
@@ -43,6 +45,7 @@ class LogUniform:
 
     low: float
     high: float
+    kind: Literal["log-uniform"] = "log-uniform"
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         """Draw a tensor of `shape`."""

@@ -3,7 +3,7 @@
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -74,9 +74,7 @@ class Run:
         """Take the networks of another run or checkpoint as the starting point."""
         self.trainer.load(other / CHECKPOINT_FILE if other.is_dir() else other, resume=False)
 
-    def train(
-        self, *, time_limit: float | None = None, on_progress: Callable[[Progress], None] | None = None
-    ) -> None:
+    def train(self, *, time_limit: float | None = None, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Train to the configured iterations or for `time_limit` s; may be interrupted and called again."""
         write_json(self.directory / CONFIG_FILE, self.config)
 
@@ -105,13 +103,20 @@ class Run:
 
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
         """Write the policy as a bundle and verify it."""
-        provenance = Provenance(
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            isthmus=importlib.metadata.version("isthmus"),
-            trainer=f"rsl-rl-lib {importlib.metadata.version('rsl-rl-lib')}, torch {torch.__version__}",
-            seed=self.config.seed,
-            environment_steps=self.trainer.iteration * self.config.ppo.steps_per_iteration * self.config.num_envs,
-            simulated_success=simulated_success,
-        )
+        steps = self.trainer.iteration * self.config.ppo.steps_per_iteration * self.config.num_envs
         world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
-        return export_bundle(path, self.contract, self.trainer.actor, world, provenance)
+        return export_bundle(
+            path, self.contract, self.trainer.actor, world, provenance(self.config.seed, steps, simulated_success)
+        )
+
+
+def provenance(seed: int, environment_steps: int, simulated_success: float | None) -> Provenance:
+    """Where a bundle made now comes from."""
+    return Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        isthmus=importlib.metadata.version("isthmus"),
+        trainer=f"rsl-rl-lib {importlib.metadata.version('rsl-rl-lib')}, torch {torch.__version__}",
+        seed=seed,
+        environment_steps=environment_steps,
+        simulated_success=simulated_success,
+    )

@@ -1,0 +1,121 @@
+"""Which arm a command speaks to: a real one at a port, or a virtual one that is started for it."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from isthmus.hardware.drivers import open_robot
+from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.robot import RobotSpec, load_robot
+from isthmus.hardware.virtual.client import VirtualArm
+
+from ..attempt import EpisodeRunner, Referee
+from ..operators.operator import OperatorFactory
+from ..rt_process import load_policies
+from ..session import LockstepSession, open_session
+
+
+class ArmError(IsthmusError):
+    """The arm that a command asks for is not described well enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmOptions:
+    """Which arm, and how."""
+
+    robot: str = "so101"
+    """Robot name, see `isthmus robots`, or the path of a robot.toml."""
+    port: str | None = None
+    """Serial port of a real arm, best under /dev/serial/by-id/."""
+    arm: str | None = None
+    """Start a virtual arm instead: soft, worn, hard or the path of a file of hidden parameters."""
+    joints: Path | None = None
+    """Joint calibration file, isthmus' own or LeRobot's. Required with --port; a virtual arm starts from the nominal one."""
+    lockstep: bool = False
+    """Virtual arm only: no wall clock, the same bytes on the same bus, as fast as the machine can."""
+
+    def spec(self) -> RobotSpec:
+        """The robot's description."""
+        return load_robot(self.robot)
+
+    def calibration(self) -> ArmCalibration:
+        """The joint calibration; raises ArmError where a real arm comes without."""
+        if self.joints is not None:
+            return read_calibration(self.joints, self.spec())
+        if self.port is not None:
+            raise ArmError(
+                "a real arm needs --joints FILE, its joint calibration (LeRobot's calibration JSON of this arm will do); "
+                "without it every angle would be a guess"
+            )
+        return ArmCalibration.nominal(self.spec())
+
+
+def read_calibration(path: Path, spec: RobotSpec) -> ArmCalibration:
+    """A calibration file of isthmus or of LeRobot; told apart by isthmus' `schema` key."""
+    try:
+        own = '"offset_rad"' in path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArmError(f"{path}: cannot be read as a joint calibration: {error}") from None
+    return ArmCalibration.load(path, spec) if own else ArmCalibration.from_lerobot(path, spec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """An arm that is switched on: a port, and for a virtual arm its second socket."""
+
+    options: ArmOptions
+    spec: RobotSpec
+    port: str
+    virtual: VirtualArm | None
+
+    @property
+    def referee(self) -> Referee | None:
+        """The true tip of a virtual arm; None on a real one."""
+        virtual = self.virtual
+        return None if virtual is None else lambda: virtual.truth().tip_pos
+
+    @contextlib.contextmanager
+    def session(self, bundles: Sequence[Path], calibration: ArmCalibration, log_path: Path) -> Iterator[EpisodeRunner]:
+        """The runtime with these policies; the arm is limp and not armed yet. Afterwards the arm is limp again."""
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self.options.lockstep and self.virtual is not None:
+            policies = load_policies(bundles, self.spec)
+            robot = open_robot(self.spec, port=self.port, calibration=calibration)
+            session: EpisodeRunner = LockstepSession(robot, policies, self.virtual.advance, log_path=log_path)
+        else:
+            session = open_session(
+                self.spec, port=self.port, calibration=calibration, bundles=list(bundles), log_path=log_path
+            )
+        try:
+            yield session
+        finally:
+            session.close(damp=True)
+
+    def scripted_operator(self, seed: int) -> OperatorFactory:
+        """The scripted operator, who watches a virtual arm."""
+        from ..operators.scripted import scripted_on_virtual_arm
+
+        if self.virtual is None:
+            raise ArmError("the scripted operator can only watch a virtual arm; use --operator keyboard")
+        return partial(scripted_on_virtual_arm, control_path=Path(self.virtual.control_path), seed=seed)
+
+
+@contextlib.contextmanager
+def open_arm(options: ArmOptions) -> Iterator[Arm]:
+    """Find the real arm or start a virtual one; ends it afterwards.
+
+    Raises:
+        ArmError: neither or both of --port and --arm, or --lockstep with a real arm.
+    """
+    if (options.port is None) == (options.arm is None):
+        raise ArmError("say which arm: --port DEVICE for a real one, or --arm soft|worn|hard for a virtual one")
+    if options.port is not None:
+        if options.lockstep:
+            raise ArmError("a real arm cannot wait: --lockstep goes with --arm only")
+        yield Arm(options=options, spec=options.spec(), port=options.port, virtual=None)
+        return
+    with VirtualArm(options.arm or "", lockstep=options.lockstep) as virtual:
+        yield Arm(options=options, spec=options.spec(), port=virtual.port, virtual=virtual)

@@ -1,0 +1,34 @@
+"""`isthmus export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a trained policy as one bundle: an ONNX graph from raw signals to joint targets, checked against the trainer."""
+
+    directory: Annotated[Path, Positional]
+    """Directory of the training run."""
+    out: Path
+    """The .onnx file to write."""
+    evaluate: int = 400
+    """Simulated episodes behind the success rate that is written into the bundle."""
+
+    def run(self) -> int:
+        """Export, replay, describe."""
+        from isthmus.policies.learning.recipe import Run
+
+        run = Run.open(self.directory)
+        rate = run.evaluate(self.evaluate).rate
+        bundle = run.export(self.out, simulated_success=rate)
+        contract, size = bundle.manifest.contract, self.out.stat().st_size / 1024
+        print(
+            f"{self.out}: {contract.task} for {contract.robot}, {size:.0f} kB, {1e9 / contract.period_ns:.0f} Hz, "
+            f"{100 * rate:.1f} % in simulation\n{len(bundle.golden['joint_target_next'])} golden rows replayed; sha256 {bundle.sha256}\n"
+            f"next: isthmus run {self.out} --arm soft"
+        )
+        return 0

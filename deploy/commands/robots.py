@@ -1,0 +1,45 @@
+"""`isthmus robots`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional
+
+from isthmus.hardware.robot import load_robot, robot_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robots:
+    """List the robots that isthmus knows, or show one in full."""
+
+    name: Annotated[str | None, Positional] = None
+    """Robot to show: a name, or the path of a robot.toml."""
+
+    def run(self) -> int:
+        """Print the list or the table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console()
+        if self.name is None:
+            for name in robot_names():
+                spec = load_robot(name)
+                console.print(f"[bold]{name}[/]  {spec.description}; {len(spec.joints)} joints, bus {spec.bus}")
+            return 0
+        spec = load_robot(self.name)
+        console.print(
+            f"[bold]{spec.name}[/]  {spec.description}\nbus {spec.bus} at {spec.baudrate} baud, tip site {spec.tip_site!r}"
+        )
+        table = Table("joint", "id", "range rad", "default rad", "velocity rad/s", "effort N m", "kp N m/rad")
+        for joint in spec.joints:
+            table.add_row(
+                joint.name,
+                str(joint.bus_id),
+                f"{joint.lower:.3f} .. {joint.upper:.3f}",
+                f"{joint.default_pos:.2f}",
+                f"{joint.velocity_limit:.1f}",
+                f"{joint.effort_limit:.2f}",
+                f"{joint.kp:.1f}",
+            )
+        console.print(table)
+        return 0

@@ -1,0 +1,131 @@
+"""Encoder offsets: from points that the tip is put on, and from where corrected episodes ended."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isthmus.hardware.drivers import open_robot
+from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.kinematics import chain_from_mjcf
+from isthmus.hardware.robot import RobotSpec
+from isthmus.policies.episode import Episode
+
+from .arm import Arm
+
+if TYPE_CHECKING:
+    from isthmus.calibration.touchoff import OffsetFit
+
+TOUCH_NOISE_M = 0.001  # how well a tip is put on a known point
+CORRECTION_NOISE_M = 0.003  # how well a person stops on a target
+OFFSET_PRIOR_RAD = 0.03  # encoder offsets are seldom beyond two or three degrees
+_SETTLE_S = 0.3  # for torque off to act, and for readings to come to rest
+
+
+def offsets_from_corrections(spec: RobotSpec, episodes: Sequence[Episode]) -> "OffsetFit":
+    """Fit offsets to the ends of successful corrected episodes; raises TouchOffError where there are too few."""
+    from isthmus.calibration.touchoff import fit_offsets, points_from_episodes
+
+    chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+    joint_pos, points = points_from_episodes(episodes, chain)
+    return fit_offsets(chain, joint_pos, points, noise_m=CORRECTION_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
+
+
+def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | None, seed: int) -> "OffsetFit":
+    """Put the tip on `count` known points with the arm limp, and fit the offsets.
+
+    On a virtual arm the points are chosen and the arm is guided to them, off by 1 mm as a person would be; on a real one they come
+    from a file and a person guides the arm and confirms each.
+    """
+    from isthmus.calibration.touchoff import fit_offsets
+
+    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.tip_site)
+    robot = open_robot(arm.spec, port=arm.port, calibration=calibration)
+    robot.connect()  # torque is off
+    index = [arm.spec.joint_names.index(name) for name in chain.joint_names]
+
+    def reading() -> np.ndarray:
+        return np.mean([robot.read().joint_pos[index] for _ in range(10)], axis=0)
+
+    try:
+        if arm.virtual is not None:
+            touched = _guided_virtual(arm, count, seed, reading)
+        else:
+            touched = _guided_by_hand(count, points, reading)
+    finally:
+        robot.close()
+    readings, known = (np.array(values) for values in touched)
+    return fit_offsets(chain, readings, known, noise_m=TOUCH_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
+
+
+def with_added_offsets(calibration: ArmCalibration, offset_rad: Mapping[str, float]) -> ArmCalibration:
+    """The calibration with further offsets on top of those it has."""
+    return calibration.with_offsets({n: calibration.joints[n].offset_rad + value for n, value in offset_rad.items()})
+
+
+def offsets_by_joint(fit: "OffsetFit") -> dict[str, float]:
+    """The fitted offsets, rad, by joint name."""
+    return dict(zip(fit.joint_names, (float(v) for v in fit.offset_rad), strict=True))
+
+
+def describe_offsets(fit: "OffsetFit") -> str:
+    """One line for people."""
+    parts = [
+        f"{joint.joint} {np.degrees(joint.offset_rad):+.2f} +- {np.degrees(joint.std_rad):.2f} deg"
+        if joint.identifiable
+        else f"{joint.joint} not identifiable"
+        for joint in fit.joint_offsets()
+    ]
+    return f"encoder offsets from {int(fit.used.sum())} points: {', '.join(parts)}; median residual {np.median(fit.residual_mm):.1f} mm"
+
+
+def _guided_virtual(arm: Arm, count: int, seed: int, reading):  # noqa: ANN001, ANN202
+    from isthmus.calibration.touchoff_plan import touch_off_points
+
+    virtual = arm.virtual
+    assert virtual is not None
+    rng = np.random.default_rng(seed)
+    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.tip_site)
+    plan = touch_off_points(chain, arm.spec, count, seed)
+    index = [arm.spec.joint_names.index(name) for name in chain.joint_names]
+    readings, known = [], []
+    for pose in plan.joint_pos:
+        full = arm.spec.array("default_pos")
+        full[index] = pose
+        _wait(arm)
+        virtual.guide(full)
+        _wait(arm)
+        readings.append(reading())
+        known.append(virtual.truth().tip_pos + rng.normal(0.0, TOUCH_NOISE_M, 3))
+    virtual.release()
+    return readings, known
+
+
+def _guided_by_hand(count: int, points: Path | None, reading):  # noqa: ANN001, ANN202
+    if points is None:
+        raise IsthmusError("touching off a real arm needs --points FILE, one known point `x y z` in m a line")
+    try:
+        known = np.loadtxt(points, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise IsthmusError(f"{points}: cannot be read as lines of `x y z` in m: {error}") from None
+    if known.shape[1:] != (3,) or len(known) < count:
+        raise IsthmusError(f"{points}: expected at least {count} lines of `x y z`, got an array of shape {known.shape}")
+    readings = []
+    for x, y, z in known[:count]:
+        try:
+            input(f"put the tip on ({x:.3f}, {y:.3f}, {z:.3f}) m, hold it still and press Enter ")
+        except EOFError:
+            raise IsthmusError("touching off needs a terminal: somebody has to guide the arm and press Enter") from None
+        readings.append(reading())
+    return readings, known[:count]
+
+
+def _wait(arm: Arm) -> None:
+    import time
+
+    if arm.options.lockstep and arm.virtual is not None:
+        arm.virtual.advance(_SETTLE_S)
+    else:
+        time.sleep(_SETTLE_S)
