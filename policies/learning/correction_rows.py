@@ -31,7 +31,8 @@ class CorrectionRows:
     base_action: np.ndarray  # (r, a) float32, the base network's output, unclipped
     target: np.ndarray  # (r, a) float32, residual in action units; meaningful where `correcting`
     correcting: np.ndarray  # (r,) bool, a person drove
-    autonomous: np.ndarray  # (r,) bool, the policy drove, and no person took over soon after
+    autonomous: np.ndarray  # (r,) bool, the base alone drove, and no person took over soon after
+    assisted: np.ndarray  # (r,) bool, likewise, with a residual's gate open
     episode: np.ndarray  # (r,) int, index into the episodes given
 
 
@@ -136,7 +137,7 @@ def correction_rows(
             f"none of {len(episodes)} episodes ended in success; only successful corrections are learned from"
         )
     columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-    names = ("observation", "base_action", "target", "correcting", "autonomous", "episode")
+    names = ("observation", "base_action", "target", "correcting", "autonomous", "assisted", "episode")
     return CorrectionRows(**dict(zip(names, columns, strict=True)))
 
 
@@ -147,12 +148,14 @@ def human_action(episode: Episode, contract: Contract) -> np.ndarray:
     return np.clip(increment / contract.action.scale, -1.0, 1.0)
 
 
-def _labels(episode: Episode, lead_in_s: float) -> tuple[np.ndarray, np.ndarray]:
+def _labels(episode: Episode, lead_in_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correcting, autonomous and assisted ticks, see CorrectionRows."""
     phase = intervention_phase(episode.ticks)
     touched = phase != Phase.AUTONOMOUS
     lead_in = round(lead_in_s * 1e9 / episode.period_ns)
     near = np.convolve(touched, np.ones(lead_in + 1), mode="full")[lead_in:] > 0  # now or within the next lead_in ticks
-    return phase == Phase.CORRECTING, ~near
+    gate_open = episode.ticks["gate"] > 0.5
+    return phase == Phase.CORRECTING, ~near & ~gate_open, ~near & gate_open
 
 
 def _check_episode(episode: Episode, index: int, contract: Contract) -> None:

@@ -37,8 +37,8 @@ class CorrectionConfig:
     max_steps: int = 4000
     evaluate_every: int = 50  # steps
     patience: int = 10  # evaluations in which no member improved
-    gate_on: float = 0.6
-    gate_off: float = 0.4
+    gate_on: float = 0.5
+    gate_off: float = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class LearnedResidual:
     num_actions: int
     alpha: float  # bound of the residual, action units
     residual_curve: Curve  # smooth L1 over what people added, action units
-    gate_curve: Curve  # cross-entropy, nats, both classes with equal weight
+    gate_curve: Curve  # cross-entropy, nats
     zero_loss: float  # the residual's loss if nothing were added
     gate_accuracy: float  # balanced over both classes, on held-out episodes
     folds: tuple[tuple[int, ...], ...]  # episodes (indices into those given) that each member held out
@@ -131,13 +131,15 @@ def _learn(rows: CorrectionRows, folds: Sequence[Sequence[int]], config: Correct
 
     gate = GateNet(**shape, hidden=config.hidden, members=len(folds))
     gate.normalizer.fit(observation, base_action)
-    labelled = correcting | autonomous
-    share = correcting[labelled].float().mean().clamp(0.01, 0.99)
-    weight = torch.where(correcting, 0.5 / share, 0.5 / (1.0 - share))
+    wanted = correcting | torch.from_numpy(rows.assisted)  # where a residual ran and nobody objected, it is wanted
+    labelled = wanted | autonomous
+    # As TRANSIC: autonomous ticks, the usual majority, count at most as much as the others together.
+    share = (wanted.sum() / autonomous.sum().clamp(min=1)).clamp(max=1.0)
+    weight = torch.where(wanted, 1.0, share)
 
     def gate_loss(index: Tensor) -> Tensor:
         logit = gate.each(observation[index], base_action[index])[..., 0]
-        label = correcting[index].float()
+        label = wanted[index].float()
         entropy = nn.functional.binary_cross_entropy_with_logits(logit, label, weight[index], reduction="none")
         return entropy.mean(dim=1)
 
@@ -149,7 +151,7 @@ def _learn(rows: CorrectionRows, folds: Sequence[Sequence[int]], config: Correct
         residual_curve=residual_curve,
         gate_curve=gate_curve,
         zero_loss=float(_smooth_l1(torch.zeros_like(target[correcting]), target[correcting]).mean()),
-        gate_accuracy=_balanced_accuracy(gate, observation, base_action, (correcting, autonomous), held_out),
+        gate_accuracy=_balanced_accuracy(gate, observation, base_action, (wanted, autonomous), held_out),
         folds=tuple(tuple(fold) for fold in folds),
         corrected_episodes=len(np.unique(rows.episode[rows.correcting])),
         correcting_rows=int(correcting.sum()),
@@ -225,7 +227,7 @@ def _curve(losses: Tensor, every: int) -> Curve:
 def _balanced_accuracy(
     gate: GateNet, observation: Tensor, base_action: Tensor, classes: tuple[Tensor, Tensor], held_out: Tensor
 ) -> float:
-    """Mean share of correct labels over (correcting, autonomous) rows; each member judges the episodes it held out."""
+    """Mean share of correct labels over (wanted, autonomous) rows; each member judges the episodes it held out."""
     rates = []
     for rows, wanted in zip(classes, (True, False), strict=True):
         right = []

@@ -123,7 +123,7 @@ def hysteresis(probability: Tensor, previous: Tensor, *, on: float, off: float) 
 class GatedResidual(nn.Module):
     """Residual and gate as they are deployed, one step at a time."""
 
-    def __init__(self, residual: ResidualNet, gate: GateNet, *, on: float = 0.6, off: float = 0.4) -> None:
+    def __init__(self, residual: ResidualNet, gate: GateNet, *, on: float = 0.5, off: float = 0.3) -> None:
         super().__init__()
         if not 0.0 < off <= on < 1.0:
             raise ValueError(f"gate thresholds need 0 < off <= on < 1, got off = {off} and on = {on}")
