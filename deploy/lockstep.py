@@ -16,7 +16,7 @@ from .log import LogEvent, event_from_record
 from .messages import ControlCommand, OperatorCommand, status_dtype
 from .modes import DRIVING, Mode
 from .operators.operator import Operator, OperatorFactory, View
-from .record import LogMetadata, RecordWriter
+from .record import RecordWriter, metadata_of
 from .runtime import Runtime, RuntimeConfig
 from .status import Status, fill_status, status_from_record
 
@@ -97,15 +97,8 @@ class LockstepSession(EpisodeRunner):
         self._clock = LockstepClock(advance, start_ns=1)
         self._inbox = _Inbox()
         self._sequence = 0
-        num_actions = max((policy.num_actions for policy in policies), default=0)
-        self._metadata = LogMetadata(
-            robot=robot.spec.name,
-            joint_names=robot.spec.joint_names,
-            policy_ids=tuple(policy.policy_id for policy in policies),
-            num_actions=num_actions,
-            period_ns=config.period_ns,
-            calibration=calibration,
-            lockstep=True,
+        self._metadata = metadata_of(
+            robot.spec, policies, period_ns=config.period_ns, calibration=calibration, lockstep=True
         )
         self._tee = _Tee(None if log_path is None else RecordWriter(log_path, self._metadata))
         self._runtime = Runtime(robot, [*policies, self._trajectory], self._clock, self._inbox, self._tee, config)

@@ -18,7 +18,9 @@ import numpy as np
 from mcap.well_known import MessageEncoding, SchemaEncoding
 from mcap.writer import CompressionType, Writer
 
+from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import TICK_FIELDS, tick_dtype
+from isthmus.policies.policy import Policy
 
 from .messages import EVENT_DTYPE, text
 from .shm import Ring
@@ -40,6 +42,21 @@ class LogMetadata:
     period_ns: int
     calibration: str  # where the joint calibration came from, or its text; "" for a robot without one
     lockstep: bool
+
+
+def metadata_of(
+    spec: RobotSpec, policies: Sequence[Policy], *, period_ns: int, calibration: str, lockstep: bool
+) -> LogMetadata:
+    """Metadata of a session; the action columns are as wide as the widest policy needs."""
+    return LogMetadata(
+        robot=spec.name,
+        joint_names=spec.joint_names,
+        policy_ids=tuple(policy.policy_id for policy in policies),
+        num_actions=max((policy.num_actions for policy in policies), default=0),
+        period_ns=period_ns,
+        calibration=calibration,
+        lockstep=lockstep,
+    )
 
 
 class RecordWriter:

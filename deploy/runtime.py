@@ -63,9 +63,7 @@ class Runtime:
         self.policy_index = 0
         self.arrived = False
         self.fault = ""
-        self.faults = 0
-        self.missed = 0
-        self.ticks = 0
+        self.faults = self.missed = self.ticks = 0
         self.lateness = Lateness()
         self.joint_pos = np.full(n, np.nan)
         self.executed = np.full(n, np.nan)
@@ -77,9 +75,7 @@ class Runtime:
         self._startable = False
         self._rebase = True  # the executed target is not known: take the measured pose
         self._blend_of_person = False
-        self._may_engage = False
-        self._shadow_fault = False
-        self.supervisor_lost = False
+        self._may_engage = self._shadow_fault = self.supervisor_lost = False
         self._fault_deadline_ns: int | None = None
         self._bus_errors = 0
         self._bus_error_level = 0.0

@@ -36,7 +36,7 @@ from .messages import (
 from .modes import Mode
 from .operators.operator import OperatorFactory
 from .operators.process import OperatorSetup, operator_main
-from .record import LogMetadata, RecorderSetup, recorder_main
+from .record import LogMetadata, RecorderSetup, metadata_of, recorder_main
 from .rt_process import MAX_TRAJECTORY_TICKS, RtSetup, ShmNames, load_policies, rt_main, trajectory_dtype
 from .runtime import RuntimeConfig
 from .shm import Mailbox, Ring
@@ -118,13 +118,13 @@ class Session(EpisodeRunner):
         self._policies = list(make_policies())
         self._trajectory_index = len(self._policies)
         self._log_path = log_path
+        metadata = metadata_of(spec, self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False)
         n = len(spec.joints)
-        num_actions = max((policy.num_actions for policy in self._policies), default=0)
         self._control = Mailbox(CONTROL_DTYPE)
         self._commands = Mailbox(OPERATOR_DTYPE)
         self._status = Mailbox(status_dtype(n))
         self._trajectory = Mailbox(trajectory_dtype(n))
-        self._ticks = Ring(tick_dtype(n, num_actions), _TICK_CAPACITY)
+        self._ticks = Ring(tick_dtype(n, metadata.num_actions), _TICK_CAPACITY)
         self._rt_events, self._own_events = Ring(EVENT_DTYPE, _EVENT_CAPACITY), Ring(EVENT_DTYPE, _EVENT_CAPACITY)
         self._command = ControlCommand()
         self._lock = threading.Lock()
@@ -133,20 +133,11 @@ class Session(EpisodeRunner):
         self._operator: _Child | None = None
         self._operator_factory: OperatorFactory | None = None
         self._closed = False
-        metadata = LogMetadata(
-            robot=spec.name,
-            joint_names=spec.joint_names,
-            policy_ids=tuple(policy.policy_id for policy in self._policies),
-            num_actions=num_actions,
-            period_ns=self._config.period_ns,
-            calibration=calibration,
-            lockstep=False,
-        )
         try:
             self._start_recorder(metadata)
             self._heartbeat = threading.Thread(target=self._beat, name="isthmus-heartbeat", daemon=True)
             self._heartbeat.start()
-            self._start_runtime(make_robot, make_policies, num_actions)
+            self._start_runtime(make_robot, make_policies, metadata.num_actions)
         except BaseException:
             self.close()
             raise
