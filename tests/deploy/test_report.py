@@ -124,7 +124,8 @@ def test_without_a_gap_no_share_is_given(make_run: MakeRun):
 def test_the_verdict_speaks_of_the_policy_in_use(make_run: MakeRun):
     page = page_of(make_run())
     assert (
-        "2 of 10 targets on the arm as it came, and 9 of 10 after calibration and corrections, more than" in page.text
+        "2 of 10 targets on the arm as it came, and 9 of 10 after calibration and 3 corrected episodes, more"
+        in page.text
     )
     assert "offsets without a residual" in page.text
 
