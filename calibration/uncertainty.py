@@ -10,7 +10,9 @@ BLOCK_S = 0.5  # residuals further apart are taken as independent
 INFLATION = (
     2.0  # of standard deviations, for gear play and the like; tests/calibration counts how often truth is covered
 )
-MODEL_STD = np.array([0.02, 0.01, 0.002, 0.0008])  # what no log of this length resolves, in the order of PARAMETERS
+MODEL_STD = np.array(
+    [0.02, 0.02, 0.004, 0.001]
+)  # model errors (step, play, offsets) seen on virtual arms, as PARAMETERS
 IDENTIFIABLE_SHARE = 0.3  # of the prior's standard deviation
 RATIO_CORRELATION = 0.9
 
