@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, tip_jacobian, tip_position
 from isthmus.hardware.robot import RobotSpec
 
@@ -26,7 +27,7 @@ RAISED = 0.85  # the motion's middle lies above the ready pose by this share of 
 Waveform = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
 
-class ExcitationError(ValueError):
+class ExcitationError(IsthmusError, ValueError):
     """A trajectory that may hit something or exceed a limit; the text says where."""
 
 

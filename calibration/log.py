@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
 
-class LogError(ValueError):
+
+class LogError(IsthmusError, ValueError):
     """A joint log cannot be used; the text says why and what to do."""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain, tip_jacobian, tip_position
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode
@@ -21,7 +22,7 @@ IDENTIFIABLE_SHARE = 0.4  # of the prior's standard deviation
 BIWEIGHT = 7.0  # distance in standard deviations per axis at which a point stops counting
 
 
-class TouchOffError(ValueError):
+class TouchOffError(IsthmusError, ValueError):
     """Touch-off points that cannot be used; the text says why."""
 
 

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.robot import RobotSpec
 from isthmus.hardware.workspace import inside
 from isthmus.policies.episode import Episode
 from isthmus.policies.policy import Policy
@@ -28,7 +30,7 @@ Referee = Callable[[], np.ndarray]
 Self = TypeVar("Self", bound="EpisodeRunner")
 
 
-class SessionError(Exception):
+class SessionError(IsthmusError):
     """A session cannot go on; the text says why and what to do."""
 
 
@@ -66,6 +68,7 @@ class Settled:
 class EpisodeRunner(ABC):
     """What real-time and lockstep sessions share. A context manager: leaving it leaves the arm holding."""
 
+    _spec: RobotSpec
     _policies: Sequence[Policy]
     _trajectory_index: int
     _period_ns: int
@@ -105,6 +108,25 @@ class EpisodeRunner(ABC):
     @abstractmethod
     def _log_event(self, record: np.ndarray) -> None:
         """Record an event of the supervisor's own."""
+
+    def prepare(self, targets: np.ndarray, *, operator: OperatorFactory | None = None, policy_index: int = 0) -> None:
+        """Check every target and start the operator, so that whatever is wrong is said before the arm moves.
+
+        Args:
+            targets: shape (k, 3), m, base frame.
+            operator: who may take over in the attempts that follow.
+            policy_index: which policy will run.
+
+        Raises:
+            SessionError: an impossible target, or an operator whose device cannot be used.
+        """
+        for target in targets:
+            self._check_target(target, policy_index)
+        self._use_operator(operator)
+
+    def park(self) -> None:
+        """Move slowly to the pose in which the robot may go limp without falling, and hold it."""
+        self.run_trajectory(self._spec.array("rest_pos")[None])
 
     def arm(self, timeout_s: float = 30.0) -> None:
         """Arm in two steps: DAMP, then READY, in which the arm moves slowly to its start pose. Returns when it is there.

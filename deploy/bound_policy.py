@@ -4,11 +4,12 @@ import time
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.policy import Policy
 
 
-class BindingError(ValueError):
+class BindingError(IsthmusError, ValueError):
     """A policy does not fit the robot or the runtime."""
 
 

@@ -89,7 +89,7 @@ class LockstepSession(EpisodeRunner):
         config = RuntimeConfig(supervisor_timeout_s=None) if config is None else config
         if config.supervisor_timeout_s is not None:
             raise ValueError("in lockstep nobody can miss the supervisor: set supervisor_timeout_s to None")
-        self._robot = robot
+        self._robot, self._spec = robot, robot.spec
         self._period_ns = config.period_ns
         self._policies = policies
         self._trajectory_index = len(policies)

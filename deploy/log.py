@@ -13,6 +13,7 @@ from mcap.records import Channel, Chunk, DataEnd, Message, Metadata
 from mcap.stream_reader import StreamReader, breakup_chunk
 from zstandard import ZstdError
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import FormatError, structure
 from isthmus.policies.episode import Episode, tick_dtype
 
@@ -20,7 +21,7 @@ from .messages import text
 from .record import LogMetadata
 
 
-class LogError(ValueError):
+class LogError(IsthmusError, ValueError):
     """A file is no isthmus log."""
 
 

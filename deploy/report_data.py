@@ -13,8 +13,8 @@ from isthmus.policies.curve import Curve
 from isthmus.policies.interval import wilson_interval
 
 from .commands.attempts import Attempts
-from .commands.loop import LOG_NAMES, LoopResults
 from .log import Log, LogError, read_log
+from .loop_results import LOG_NAMES, LoopResults
 
 
 class ReportError(IsthmusError):
@@ -46,6 +46,7 @@ class Step:
 class RunData:
     """A run of the loop."""
 
+    directory: Path
     results: LoopResults
     logs: dict[str, Log]  # by file name, in the order of recording
     curves: dict[str, Curve]  # by name of the training stage
@@ -72,6 +73,7 @@ def load_run(directory: Path) -> RunData:
             raise ReportError(f"{path}: the evaluation {name!r} has no rows; expected one for each target")
     return RunData(
         results=results,
+        directory=directory,
         logs=_logs(directory, len(LOG_NAMES) if results.residual is not None else len(LOG_NAMES) - 1),
         curves=_curves(directory),
         identified=load_identified(directory / "identified.json")

@@ -1,29 +1,22 @@
 """What was identified beside what the virtual arm really is. The only reader of the hidden parameters outside the arm itself."""
 
-from pathlib import Path
-
 import numpy as np
 
 from isthmus.calibration.identified import Estimate, Identified
-from isthmus.hardware.structure import FormatError
-from isthmus.hardware.virtual.hidden import ARMS_DIR, HiddenParameters, load_hidden
+from isthmus.hardware.virtual.hidden import HiddenParameters, load_hidden
 
+from .loop_results import ARM_FILE
 from .report_data import RunData
 from .report_html import NOTHING, Markup, paragraph, section, table
-
-CHANGED = (
-    "Caution: the arm's file is younger than the recordings. If its values were changed since, the truth below is not that of "
-    "the arm that ran."
-)
 
 
 def identified_section(run: RunData) -> Markup:
     """Identified parameters, held-out error and encoder offsets beside the truth."""
-    hidden = _hidden(run.results.config.arm)
+    hidden = _hidden(run)
     truth = (
-        "The hidden values were read from the arm's own file for this comparison only; training, calibration and the runtime never see it."
+        "The hidden values were read from a copy of the arm's own file for this comparison; nothing else reads them."
         if hidden is not None
-        else f"The file of arm {run.results.config.arm!r} is not here any more, so there is no truth to compare with."
+        else f"No copy of the file of arm {run.results.config.arm!r} lies here, so there is no truth to compare with."
     )
     joint_logs = (
         [_parameters(run.identified, hidden), _heldout(run.identified)]
@@ -33,7 +26,6 @@ def identified_section(run: RunData) -> Markup:
     return section(
         "What was identified",
         paragraph(truth),
-        *([paragraph(CHANGED, kind="note")] if hidden is not None and _changed_since(run) else []),
         *joint_logs,
         _offsets(run, hidden),
         paragraph(
@@ -45,18 +37,9 @@ def identified_section(run: RunData) -> Markup:
     )
 
 
-def _hidden(arm: str) -> HiddenParameters | None:
-    try:
-        return load_hidden(arm)
-    except FormatError:
-        return None
-
-
-def _changed_since(run: RunData) -> bool:
-    arm = Path(run.results.config.arm)
-    path = arm if arm.suffix == ".toml" else ARMS_DIR / f"{arm}.toml"
-    starts = [int(log.ticks["wall_ns"][0]) for log in run.logs.values() if len(log.ticks)]
-    return bool(starts) and path.stat().st_mtime_ns > min(starts)
+def _hidden(run: RunData) -> HiddenParameters | None:
+    path = run.directory / ARM_FILE
+    return load_hidden(path) if path.is_file() else None
 
 
 def _parameters(identified: Identified, hidden: HiddenParameters | None) -> Markup:

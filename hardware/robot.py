@@ -19,6 +19,7 @@ class JointSpec:
     lower: float  # rad
     upper: float  # rad
     default_pos: float  # rad
+    rest_pos: float  # rad, part of the pose in which the robot may go limp without falling
     velocity_limit: float  # rad/s that may be commanded
     effort_limit: float  # N m
     kp: float  # N m/rad
@@ -68,6 +69,7 @@ class _JointFile:
     bus_id: int
     range: tuple[float, float]
     default_pos: float
+    rest_pos: float
     kp: float | None = None
     kd: float | None = None
     effort_limit: float | None = None
@@ -146,6 +148,7 @@ def _joint(joint: _JointFile, defaults: _Defaults, path: Path) -> JointSpec:
         lower=lower,
         upper=upper,
         default_pos=joint.default_pos,
+        rest_pos=joint.rest_pos,
         **values,  # pyright: ignore[reportArgumentType]
     )
 
@@ -157,10 +160,11 @@ def _check(spec: RobotSpec, path: Path) -> None:
     for joint in spec.joints:
         if not joint.lower < joint.upper:
             raise FormatError(f"{path}: joint {joint.name!r}: range {joint.lower} .. {joint.upper} rad is empty")
-        if not joint.lower <= joint.default_pos <= joint.upper:
-            raise FormatError(
-                f"{path}: joint {joint.name!r}: default_pos {joint.default_pos} rad lies outside its range"
-            )
+        for key in ("default_pos", "rest_pos"):
+            if not joint.lower <= getattr(joint, key) <= joint.upper:
+                raise FormatError(
+                    f"{path}: joint {joint.name!r}: {key} {getattr(joint, key)} rad lies outside its range"
+                )
         if joint.direction not in (-1, 1):
             raise FormatError(f"{path}: joint {joint.name!r}: direction must be 1 or -1, got {joint.direction}")
         for key in ("kp", "effort_limit", "velocity_limit"):

@@ -13,6 +13,7 @@ from isthmus.hardware.robot import RobotSpec, load_robot
 from isthmus.hardware.virtual.client import VirtualArm
 
 from ..attempt import EpisodeRunner, Referee
+from ..modes import Mode
 from ..operators.operator import OperatorFactory
 from ..rt_process import load_policies
 from ..session import LockstepSession, open_session
@@ -79,7 +80,11 @@ class Arm:
 
     @contextlib.contextmanager
     def session(self, bundles: Sequence[Path], calibration: ArmCalibration, log_path: Path) -> Iterator[EpisodeRunner]:
-        """The runtime with these policies; the arm is limp and not armed yet. Afterwards the arm is limp again."""
+        """The runtime with these policies; the arm is limp and not armed yet.
+
+        Afterwards the arm is folded and limp; after an error or an interruption it is left as the runtime has it: holding its pose, or
+        limp where a fault demanded that.
+        """
         log_path.parent.mkdir(parents=True, exist_ok=True)
         if self.options.lockstep and self.virtual is not None:
             policies = load_policies(bundles, self.spec)
@@ -89,10 +94,14 @@ class Arm:
             session = open_session(
                 self.spec, port=self.port, calibration=calibration, bundles=list(bundles), log_path=log_path
             )
+        damp = False
         try:
             yield session
+            if session.status().mode in (Mode.READY, Mode.HOLD):
+                session.park()
+            damp = True
         finally:
-            session.close(damp=True)
+            session.close(damp=damp)
 
     def scripted_operator(self, seed: int) -> OperatorFactory:
         """The scripted operator, who watches a virtual arm."""

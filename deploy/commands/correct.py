@@ -46,6 +46,7 @@ class Correct:
             targets = random_targets(arm.spec, self.episodes, self.seed)
             try:
                 with arm.session([self.bundle], self.arm.calibration(), self.log) as session:
+                    session.prepare(targets, operator=operator)
                     session.arm()
                     with attempts_progress("episodes", len(targets)) as show:
                         for index, target in enumerate(targets):

@@ -1,5 +1,6 @@
 """The whole loop, stage by stage: train, run, identify, correct, learn, run again. `demo` and `bench` are made of it."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +12,13 @@ import numpy as np
 
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.structure import write_json
+from isthmus.hardware.virtual.hidden import hidden_path
 from isthmus.policies.episode import Episode, recalibrated
 
 from ..attempt import EpisodeRunner
 from ..log import read_log
+from ..loop_results import ARM_FILE, LOG_NAMES, LoopConfig, LoopResults, Rate, StageTime
+from ..status import Status
 from .arm import Arm
 from .attempts import CORRECTED_S, Attempts, attempt_all, random_targets
 from .calibrate import describe
@@ -26,70 +30,6 @@ if TYPE_CHECKING:
     from isthmus.sim.randomization import RandomTerm
 
 EVALUATION_SEED, CORRECTION_SEED = 1, 2  # targets of evaluations and of corrections come from different streams
-LOG_NAMES = (
-    "1-zero-shot.mcap",
-    "2-calibrated.mcap",
-    "3-corrected.mcap",
-    "4-residual.mcap",
-)  # the last only where one was learned
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopConfig:
-    """How big each stage is."""
-
-    arm: str  # virtual arm
-    seed: int
-    lockstep: bool
-    targets: int  # of each evaluation on the arm
-    corrections: tuple[int, int]  # episodes with the operator: before the offsets are known, and after
-    train_iterations: int
-    train_seconds: float | None
-    retrain_iterations: int
-    simulated_episodes: int = 1000
-    excitation_s: float = 20.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageTime:
-    """How long a stage took."""
-
-    stage: str
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """Successes in simulation."""
-
-    successes: int
-    episodes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopResults:
-    """What every stage came to; the report is made from this and the files beside it."""
-
-    config: LoopConfig
-    simulation: Rate
-    zero_shot: Attempts
-    calibrated: Attempts
-    corrected: Attempts  # offsets from the corrections, no residual
-    residual: Attempts | None  # None where the corrections left nothing to learn
-    promoted: str  # which policy won: "offsets" or "residual"
-    verdict: str
-    offsets_rad: dict[str, float]
-    offset_std_rad: dict[str, float]
-    interventions: tuple[int, int]  # corrected episodes of each round in which the operator took over
-    ticks: int
-    missed: int
-    rate_error: float  # relative error of the achieved rate
-    times: tuple[StageTime, ...]
-
-    @property
-    def final(self) -> Attempts:
-        """The evaluation of the promoted policy."""
-        return self.residual if self.promoted == "residual" and self.residual is not None else self.corrected
 
 
 @dataclass(kw_only=True)
@@ -127,56 +67,92 @@ def train_base(config: LoopConfig, out: Path, watch: Stopwatch) -> tuple[Path, R
     return path, rate
 
 
+@dataclass(kw_only=True)
+class _Loop:
+    """One pass over one arm; each method is a session with it, in order."""
+
+    config: LoopConfig
+    arm: Arm
+    out: Path
+    watch: Stopwatch
+    targets: np.ndarray  # (k, 3) m, of every evaluation
+    teach: np.ndarray  # (c, 3) m, of the corrections; none of them is a target of an evaluation
+    calibration: ArmCalibration
+    logs: list[Path] = field(default_factory=list)
+    ends: list[Status] = field(default_factory=list)
+
+    @contextmanager
+    def session(self, *bundles: Path) -> Iterator[EpisodeRunner]:
+        """An armed session with these policies, recorded under the next of LOG_NAMES."""
+        self.logs.append(self.out / LOG_NAMES[len(self.logs)])
+        with self.arm.session(list(bundles), self.calibration, self.logs[-1]) as session:
+            session.prepare(np.concatenate([self.targets, self.teach]))
+            session.arm()
+            yield session
+            self.ends.append(session.status())
+
+    def zero_shot(self, base: Path) -> tuple[Attempts, "Identified"]:
+        """The base as trained, then the excitation that identifies the arm."""
+        with self.session(base) as session:
+            with self.watch("zero-shot on the arm"):
+                attempts = _evaluate(session, self, "base")
+            with self.watch("excitation for calibration"):
+                excitation = _excite(session, self)
+        with self.watch("identification"):
+            return attempts, _identify(excitation, self)
+
+    def calibrated(self, tuned: Path) -> tuple[Attempts, list[Episode]]:
+        """After identification and retraining, then the first round of corrections."""
+        with self.session(tuned) as session:
+            with self.watch("after calibration"):
+                attempts = _evaluate(session, self, "calibrated")
+            with self.watch("corrections by the operator"):
+                episodes = _correct(session, self, self.teach[: self.config.corrections[0]], self.config.seed)
+        return attempts, episodes
+
+    def corrected(self, tuned: Path) -> tuple[Attempts, list[Episode]]:
+        """With the offsets that the corrections showed, then the second round of corrections."""
+        with self.session(tuned) as session:
+            with self.watch("with the offsets"):
+                attempts = _evaluate(session, self, "offsets")
+            with self.watch("more corrections by the operator"):
+                episodes = _correct(session, self, self.teach[self.config.corrections[0] :], self.config.seed + 1)
+        return attempts, episodes
+
+    def residual(self, tuned: Path, learned: Path) -> Attempts:
+        """Base, residual and gate in one bundle."""
+        with self.session(tuned, learned) as session, self.watch("with the residual"):
+            return _evaluate(session, self, "residual", policy_index=1)
+
+
 def run_loop(config: LoopConfig, arm: Arm, base: Path, simulation: Rate, out: Path, watch: Stopwatch) -> LoopResults:
-    """Everything after training, on one arm."""
-    targets = random_targets(arm.spec, config.targets, _seed(config, EVALUATION_SEED))
-    teach = random_targets(arm.spec, sum(config.corrections), _seed(config, CORRECTION_SEED))
-    nominal = ArmCalibration.nominal(arm.spec)
-    logs = [out / name for name in LOG_NAMES]
-    ticks = []
-
-    with arm.session([base], nominal, logs[0]) as session:
-        session.arm()
-        with watch("zero-shot on the arm"):
-            zero_shot = _evaluate(session, arm, targets, "base", watch)
-        with watch("excitation for calibration"):
-            excitation = _excite(session, config)
-        ticks.append(session.status())
-    with watch("identification"):
-        identified = _identify(excitation, arm, out, watch)
+    """Everything after training, on one virtual arm."""
+    loop = _Loop(
+        config=config,
+        arm=arm,
+        out=out,
+        watch=watch,
+        targets=random_targets(arm.spec, config.targets, _seed(config, EVALUATION_SEED)),
+        teach=random_targets(arm.spec, sum(config.corrections), _seed(config, CORRECTION_SEED)),
+        calibration=ArmCalibration.nominal(arm.spec),
+    )
+    shutil.copyfile(hidden_path(config.arm), out / ARM_FILE)
+    zero_shot, identified = loop.zero_shot(base)
     with watch("retraining in the identified simulator"):
-        tuned = _retrain(config, base, identified, out, watch)
-
-    with arm.session([tuned], nominal, logs[1]) as session:
-        session.arm()
-        with watch("after calibration"):
-            calibrated = _evaluate(session, arm, targets, "calibrated", watch)
-        with watch("corrections by the operator"):
-            first = _correct(session, arm, teach[: config.corrections[0]], config.seed, watch)
-        ticks.append(session.status())
+        tuned = _retrain(loop, base, identified)
+    calibrated, first = loop.calibrated(tuned)
     with watch("encoder offsets from where the corrections ended"):
-        offsets, deviations, calibration = _offsets(first, arm, nominal, out, watch)
-
-    with arm.session([tuned], calibration, logs[2]) as session:
-        session.arm()
-        with watch("with the offsets"):
-            corrected = _evaluate(session, arm, targets, "offsets", watch)
-        with watch("more corrections by the operator"):
-            second = _correct(session, arm, teach[config.corrections[0] :], config.seed + 1, watch)
-        ticks.append(session.status())
+        offsets, deviations = _offsets(loop, first)
+    corrected, second = loop.corrected(tuned)
     with watch("learning a residual and a gate"):
         episodes = [*(recalibrated(episode, offsets) for episode in first), *second]
         _save_dataset(out / "corrections", episodes)
-        learned = _learn(tuned, episodes, config.seed, out, watch)
-
+        learned = _learn(loop, tuned, episodes)
     residual, promoted, verdict = None, "offsets", "nothing was left to learn"
     if learned is not None:
-        with arm.session([tuned, learned], calibration, logs[3]) as session:
-            session.arm()
-            with watch("with the residual"):
-                residual = _evaluate(session, arm, targets, "residual", watch, policy_index=1)
-            ticks.append(session.status())
-        promoted, verdict = _promote(targets, corrected, residual, watch)
+        residual = loop.residual(tuned, learned)
+        promoted, verdict = _promote(loop, corrected, residual)
+    shutil.copyfile(learned if learned is not None and promoted == "residual" else tuned, out / "promoted.onnx")
     results = LoopResults(
         config=config,
         simulation=simulation,
@@ -189,9 +165,9 @@ def run_loop(config: LoopConfig, arm: Arm, base: Path, simulation: Rate, out: Pa
         offsets_rad=offsets,
         offset_std_rad=deviations,
         interventions=(_interventions(first), _interventions(second)),
-        ticks=sum(status.tick for status in ticks),
-        missed=sum(status.missed for status in ticks),
-        rate_error=_rate_error([log for log in logs if log.exists()]),
+        ticks=sum(status.tick for status in loop.ends),
+        missed=sum(status.missed for status in loop.ends),
+        rate_error=_rate_error(loop.logs),
         times=tuple(watch.times),
     )
     write_json(out / "results.json", results)
@@ -202,44 +178,48 @@ def _seed(config: LoopConfig, stream: int) -> int:
     return 1000 * config.seed + stream
 
 
-def _evaluate(
-    session: EpisodeRunner, arm: Arm, targets: np.ndarray, name: str, watch: Stopwatch, policy_index: int = 0
-) -> Attempts:
+def _evaluate(session: EpisodeRunner, loop: _Loop, name: str, policy_index: int = 0) -> Attempts:
     from ..progress import attempts_progress
 
-    with attempts_progress(name, len(targets)) as show:
+    with attempts_progress(name, len(loop.targets)) as show:
         attempts = attempt_all(
-            session, targets, policy_id=name, policy_index=policy_index, referee=arm.referee, on_result=show
+            session,
+            loop.targets,
+            policy_id=name,
+            policy_index=policy_index,
+            referee=loop.arm.referee,
+            on_result=show,
         )
-    watch.say(attempts.line())
+    loop.watch.say(attempts.line())
     return attempts
 
 
-def _excite(session: EpisodeRunner, config: LoopConfig) -> Episode:
+def _excite(session: EpisodeRunner, loop: _Loop) -> Episode:
     from isthmus.calibration.excitation import excitation
-    from isthmus.hardware.robot import load_robot
 
-    return session.run_trajectory(excitation(load_robot("so101"), duration_s=config.excitation_s, seed=config.seed))
+    motion = excitation(loop.arm.spec, duration_s=loop.config.excitation_s, seed=loop.config.seed)
+    return session.run_trajectory(motion)
 
 
-def _identify(episode: Episode, arm: Arm, out: Path, watch: Stopwatch) -> "Identified":
+def _identify(episode: Episode, loop: _Loop) -> "Identified":
     from isthmus.calibration.identify import identify
     from isthmus.calibration.log import from_ticks
 
-    identified = identify(from_ticks(episode.ticks, episode.joint_names), arm.spec)
-    identified.save(out / "identified.json")
-    watch.say(describe(identified))
+    identified = identify(from_ticks(episode.ticks, episode.joint_names), loop.arm.spec)
+    identified.save(loop.out / "identified.json")
+    loop.watch.say(describe(identified))
     return identified
 
 
-def _retrain(config: LoopConfig, base: Path, identified: "Identified", out: Path, watch: Stopwatch) -> Path:
+def _retrain(loop: _Loop, base: Path, identified: "Identified") -> Path:
     """Train on in the identified simulator; keeps the base where that does not win there."""
     from isthmus.policies.learning.recipe import Run, TrainConfig
 
     from ..progress import training_progress
 
+    config = loop.config
     run = Run(
-        out / "retrain",
+        loop.out / "retrain",
         TrainConfig(
             task="so101-reach",
             seed=config.seed + 1,
@@ -247,21 +227,20 @@ def _retrain(config: LoopConfig, base: Path, identified: "Identified", out: Path
             randomization=random_terms(identified),
         ),
     )
-    run.start_from(out / "train" if (out / "train").is_dir() else base.parent / "train")
+    run.start_from(base.parent / "train")
     before = run.evaluate(config.simulated_episodes)
     with training_progress("retraining", None) as show:
         run.train(on_progress=show)
     after = run.evaluate(config.simulated_episodes)
-    watch.say(
+    loop.watch.say(
         f"in the identified simulator {100 * before.rate:.1f} % before, {100 * after.rate:.1f} % after retraining"
     )
     better = (after.rate, -float(after.final_distance.median())) > (before.rate, -float(before.final_distance.median()))
     if not better:
-        watch.say("the base is kept")
+        loop.watch.say("the base is kept")
         return base
-    path = out / "retrained.onnx"
-    run.export(path, simulated_success=after.rate)
-    return path
+    run.export(loop.out / "retrained.onnx", simulated_success=after.rate)
+    return loop.out / "retrained.onnx"
 
 
 def random_terms(identified: "Identified") -> "tuple[RandomTerm, ...]":
@@ -274,17 +253,17 @@ def random_terms(identified: "Identified") -> "tuple[RandomTerm, ...]":
     )
 
 
-def _correct(session: EpisodeRunner, arm: Arm, targets: np.ndarray, seed: int, watch: Stopwatch) -> list[Episode]:
+def _correct(session: EpisodeRunner, loop: _Loop, targets: np.ndarray, seed: int) -> list[Episode]:
     from ..progress import attempts_progress
 
-    operator = arm.scripted_operator(seed)
+    operator = loop.arm.scripted_operator(seed)
     episodes: list[Episode] = []
     with attempts_progress("corrections", len(targets)) as show:
         for index, target in enumerate(targets):
-            result = session.run_episode(target, CORRECTED_S, operator=operator, referee=arm.referee)
+            result = session.run_episode(target, CORRECTED_S, operator=operator, referee=loop.arm.referee)
             episodes.append(session.recorded(result.episode))
             show(index, result)
-    watch.say(
+    loop.watch.say(
         f"the operator took over in {_interventions(episodes)} of {len(episodes)} episodes; "
         f"{sum(e.success for e in episodes)} ended on the target"
     )
@@ -295,15 +274,14 @@ def _interventions(episodes: Sequence[Episode]) -> int:
     return sum(bool(episode.ticks["intervention"].any()) for episode in episodes)
 
 
-def _offsets(
-    episodes: Sequence[Episode], arm: Arm, nominal: ArmCalibration, out: Path, watch: Stopwatch
-) -> tuple[dict[str, float], dict[str, float], ArmCalibration]:
-    fit = offsets_from_corrections(arm.spec, episodes)
+def _offsets(loop: _Loop, episodes: Sequence[Episode]) -> tuple[dict[str, float], dict[str, float]]:
+    """Offsets and their deviations; the loop goes on with a calibration that has them."""
+    fit = offsets_from_corrections(loop.arm.spec, episodes)
     offsets = offsets_by_joint(fit)
-    calibration = with_added_offsets(nominal, offsets)
-    calibration.save(out / "joints.json")
-    watch.say(describe_offsets(fit))
-    return offsets, dict(zip(fit.joint_names, (float(v) for v in fit.std_rad), strict=True)), calibration
+    loop.calibration = with_added_offsets(loop.calibration, offsets)
+    loop.calibration.save(loop.out / "joints.json")
+    loop.watch.say(describe_offsets(fit))
+    return offsets, dict(zip(fit.joint_names, (float(v) for v in fit.std_rad), strict=True))
 
 
 def _save_dataset(root: Path, episodes: Sequence[Episode]) -> None:
@@ -312,34 +290,33 @@ def _save_dataset(root: Path, episodes: Sequence[Episode]) -> None:
     write_dataset(root, episodes, fps=50, repo_id="isthmus/corrections", task="so101-reach")
 
 
-def _learn(base: Path, episodes: Sequence[Episode], seed: int, out: Path, watch: Stopwatch) -> Path | None:
+def _learn(loop: _Loop, base: Path, episodes: Sequence[Episode]) -> Path | None:
     """Residual bundle, or None where there are too few corrections to learn from."""
     from isthmus.policies.learning.correction_rows import CorrectionError
 
+    path = loop.out / "residual.onnx"
     try:
-        learned = learn_bundle(base, episodes, out / "residual.onnx", seed=seed)
+        loop.watch.say(learn_bundle(base, episodes, path, seed=loop.config.seed))
     except CorrectionError as error:
-        watch.say(f"no residual: {error}")
+        loop.watch.say(f"no residual: {error}")
         return None
-    watch.say(learned)
-    return out / "residual.onnx"
+    return path
 
 
-def _promote(targets: np.ndarray, corrected: Attempts, residual: Attempts, watch: Stopwatch) -> tuple[str, str]:
+def _promote(loop: _Loop, corrected: Attempts, residual: Attempts) -> tuple[str, str]:
     from isthmus.policies.learning.promote import EvaluationResults, compare
 
     def results(attempts: Attempts) -> EvaluationResults:
         return EvaluationResults(
             policy_id=attempts.policy_id,
-            targets=targets,
+            targets=loop.targets,
             success=np.array([row.success for row in attempts.rows]),
             final_error_m=np.array([row.final_error_m for row in attempts.rows]),
         )
 
     verdict = compare(results(corrected), results(residual))
-    promoted = "residual" if verdict.promote else "offsets"
-    watch.say(f"{'promoted' if verdict.promote else 'not promoted'}: {verdict.reason}")
-    return promoted, verdict.reason
+    loop.watch.say(f"{'promoted' if verdict.promote else 'not promoted'}: {verdict.reason}")
+    return ("residual" if verdict.promote else "offsets"), verdict.reason
 
 
 def _rate_error(logs: Sequence[Path]) -> float:

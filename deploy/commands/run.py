@@ -47,6 +47,8 @@ class Run:
             else:
                 targets = random_targets(arm.spec, self.targets, self.seed)
             with arm.session([self.bundle], self.arm.calibration(), self.log) as session:
+                operator = operator_for(arm, self.operator, self.seed)
+                session.prepare(targets, operator=operator)
                 session.arm()
                 with attempts_progress("targets", len(targets)) as show:
                     attempts = attempt_all(
@@ -54,7 +56,7 @@ class Run:
                         targets,
                         policy_id=bundle.sha256,
                         referee=arm.referee,
-                        operator=operator_for(arm, self.operator, self.seed),
+                        operator=operator,
                         on_result=show,
                     )
                 status = session.status()

@@ -6,10 +6,12 @@ from typing import Protocol
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
+
 from ..messages import OperatorCommand
 
 
-class OperatorError(Exception):
+class OperatorError(IsthmusError):
     """An operator's device cannot be used; the text says why and what to do."""
 
 

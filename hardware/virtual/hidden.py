@@ -46,17 +46,23 @@ def arm_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in ARMS_DIR.glob("*.toml")))
 
 
+def hidden_path(name_or_path: str | Path) -> Path:
+    """The file of a specimen, by name or as given; raises FormatError for an unknown name."""
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        path = ARMS_DIR / f"{name_or_path}.toml"
+        if not path.is_file():
+            raise FormatError(f"unknown virtual arm {str(name_or_path)!r}; available: {', '.join(arm_names())}")
+    return path
+
+
 def load_hidden(name_or_path: str | Path) -> HiddenParameters:
     """Read a specimen by name (`hard`) or from the path of a TOML file.
 
     Raises:
         FormatError: unknown name, incomplete file or a value outside its range; says which and what is allowed.
     """
-    path = Path(name_or_path)
-    if path.suffix != ".toml":
-        path = ARMS_DIR / f"{name_or_path}.toml"
-        if not path.is_file():
-            raise FormatError(f"unknown virtual arm {str(name_or_path)!r}; available: {', '.join(arm_names())}")
+    path = hidden_path(name_or_path)
     hidden = read_toml(path, HiddenParameters)
     for field in fields(hidden):
         value = getattr(hidden, field.name)

@@ -7,7 +7,7 @@ from ..contract import SCHEMA, CommandSpec, Contract, JointIncrement, Observatio
 
 
 def so101_reach() -> Contract:
-    """The contract. An increment of 0.06 rad per 20 ms is 3 rad/s, the robot's commanded velocity limit."""
+    """The contract. An increment of 0.03 rad per 20 ms is 1.5 rad/s."""
     robot = load_robot("so101")
     chain = chain_from_mjcf(robot.model_path, robot.tip_site)
     return Contract(
@@ -19,12 +19,12 @@ def so101_reach() -> Contract:
         observation=(
             ObservationTerm(name="joint_pos", scale=1.0),
             ObservationTerm(name="joint_vel", scale=0.3),
-            ObservationTerm(name="joint_lead", scale=5.0, clip=0.4, history=3),
+            ObservationTerm(name="joint_lead", scale=5.0, clip=0.4, history=5),
             ObservationTerm(name="tip_error", scale=5.0),
             ObservationTerm(name="tip_error", scale=50.0, clip=0.03),
             ObservationTerm(name="target", scale=4.0),
         ),
-        action=JointIncrement(joints=chain.joint_names, scale=0.06, max_lead=0.35),
+        action=JointIncrement(joints=chain.joint_names, scale=0.03, max_lead=0.35),
         command=CommandSpec(signal="command.target", workspace=robot.workspace),
         chain=chain,
         latency_s=(0.003, 0.045),

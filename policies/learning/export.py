@@ -55,8 +55,17 @@ def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:
         path = Path(folder) / "graph.onnx"
         _torch_export(graph, sizes, path)
         model = onnx.load(str(path))
+    _keep_inputs(model, graph.input_names, sizes)
     onnx.checker.check_model(model)
     return model
+
+
+def _keep_inputs(model: onnx.ModelProto, names: list[str], sizes: list[int]) -> None:
+    """Add the inputs that the exporter left out because this contract does not use them: a runtime gives every signal."""
+    present = {value.name for value in model.graph.input}
+    for name, size in zip(names, sizes, strict=True):
+        if name not in present:
+            model.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, size]))
 
 
 def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:

@@ -166,7 +166,9 @@ class Trainer:
         return path
 
     def load(self, path: Path, *, resume: bool) -> None:
-        """Take the networks of a checkpoint; with `resume` also optimiser, counters and random state, to go on from there; the simulated worlds start anew.
+        """Take the networks of a checkpoint; with `resume` also optimiser, counters and random state.
+
+        The simulated worlds start anew.
 
         Raises:
             CheckpointError: the file cannot be read or was made with other networks.

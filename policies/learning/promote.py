@@ -1,8 +1,7 @@
 """Whether a challenger policy replaces the champion: both are run on the same targets, and only a win counts."""
 
 from dataclasses import dataclass
-from math import comb, sqrt
-from statistics import NormalDist
+from math import comb
 
 import numpy as np
 
@@ -35,22 +34,6 @@ class Verdict:
     success_p_value: float  # one-sided exact McNemar: a success gain at least this large by chance
     error_change_m: float  # mean of challenger minus champion; negative is better
     error_interval_m: tuple[float, float]  # paired bootstrap interval of that mean
-
-
-def wilson_interval(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Score interval of a success rate (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927).
-
-    Raises:
-        PromotionError: no trials, or more successes than trials.
-    """
-    if trials < 1 or not 0 <= successes <= trials:
-        raise PromotionError(f"an interval needs 0 <= successes <= trials and trials >= 1, got {successes} of {trials}")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    rate = successes / trials
-    centre = rate + z * z / (2 * trials)
-    half = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
-    scale = 1 + z * z / trials
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
 def mcnemar_p_value(gained: int, lost: int) -> float:

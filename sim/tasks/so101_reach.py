@@ -48,8 +48,8 @@ def so101_reach() -> Task:
             RewardTerm(name="speed_near_target", function=speed_near_target, weight=-0.02),
         ),
         randomization=(
-            RandomTerm(parameter="friction_scale", distribution=LogUniform(low=0.6, high=1.8)),
-            RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.7, high=1.3)),
+            RandomTerm(parameter="friction_scale", distribution=LogUniform(low=0.45, high=2.2)),
+            RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.6, high=1.45)),
             RandomTerm(parameter="payload_kg", distribution=Uniform(low=0.0, high=0.15)),
             RandomTerm(parameter="armature_scale", distribution=Uniform(low=0.9, high=1.1)),
             RandomTerm(parameter="mass_scale", distribution=Uniform(low=0.95, high=1.05)),

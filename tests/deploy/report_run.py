@@ -8,8 +8,8 @@ from deploy_fakes import CHAIN, SPEC, FakeClock, FakeRobot, ReachPolicy
 
 from isthmus.calibration.identified import Estimate, Identified, JointError
 from isthmus.deploy.commands.attempts import AttemptRow, Attempts
-from isthmus.deploy.commands.loop import LoopConfig, LoopResults, Rate, StageTime
 from isthmus.deploy.lockstep import LockstepSession
+from isthmus.deploy.loop_results import LoopConfig, LoopResults, Rate, StageTime
 from isthmus.deploy.operators.scripted import ScriptedOperator
 from isthmus.hardware.kinematics import tip_position
 

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from torch import nn
+
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.bundle import GOLDEN_KEY, MANIFEST_KEY, BundleError, Provenance, load_bundle
 from isthmus.policies.contract import observation_width
@@ -16,11 +18,15 @@ from isthmus.policies.learning.graph import PolicyGraph
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
-from torch import nn
 
 CONTRACT = get_contract("so101-reach")
 PROVENANCE = Provenance(
-    created="2026-01-01T00:00:00+00:00", isthmus="0", trainer="test", seed=0, environment_steps=0, simulated_success=None
+    created="2026-01-01T00:00:00+00:00",
+    isthmus="0",
+    trainer="test",
+    seed=0,
+    environment_steps=0,
+    simulated_success=None,
 )
 
 
@@ -83,7 +89,9 @@ def test_onnx_equals_torch_over_a_thousand_random_steps(path, network):
             "joint_target": pose + rng.normal(0, 0.1, 6),
             "command.target": rng.uniform(-0.3, 0.3, 3),
         }
-        outputs = graph(*(torch.tensor(given[n], dtype=torch.float32)[None] for n in graph.signal_names), *state.values())
+        outputs = graph(
+            *(torch.tensor(given[n], dtype=torch.float32)[None] for n in graph.signal_names), *state.values()
+        )
         named = dict(zip(graph.output_names, outputs, strict=True))
         state = {name: named[f"next.{name}"] for name in state}
         result = policy.act(given)
@@ -142,5 +150,5 @@ def test_files_that_are_no_bundles(tmp_path):
         load_bundle(tmp_path / "nothing.onnx")
     for content in (b"", b"hello", b"\x80\x04pickle"):
         (tmp_path / "junk.onnx").write_bytes(content)
-        with pytest.raises(BundleError, match="not an ONNX model|not an isthmus bundle"):
+        with pytest.raises(BundleError, match=r"not an ONNX model|not an isthmus bundle"):
             load_bundle(tmp_path / "junk.onnx")

@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.contract import ContractError, ObservationTerm, bind, check_contract, observation_width
 from isthmus.policies.contracts import get_contract

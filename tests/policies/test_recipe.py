@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from isthmus.hardware.structure import read_json, write_json
 from isthmus.policies.bundle import load_bundle
 from isthmus.policies.learning.ppo import CheckpointError, PPOConfig

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+
 from isthmus.sim.engine import ENGINE_PARAMETERS
 
 

@@ -1,5 +1,6 @@
 """Servo law and command delay against closed forms."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from isthmus.sim.actuators import position_servo_effort
 from isthmus.sim.latency import CommandDelay
 from isthmus.sim.sensors import encoder_reading
@@ -38,7 +40,7 @@ def test_a_step_arrives_delay_seconds_later(delay):
         seen += [float(line.in_force(substep)) for substep in range(4)]
     lost = sum(1.0 - value for value in seen) * DT
     assert math.isclose(lost, delay, abs_tol=1e-6)
-    assert all(a <= b + 1e-6 for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a <= b + 1e-6 for a, b in itertools.pairwise(seen))
 
 
 def test_whole_and_fractional_delays_by_hand():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from engine_contract import CONTRACT
+
 from isthmus.hardware.robot import load_robot
 from isthmus.sim.mujoco_engine import MujocoEngine
 

@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from isthmus.hardware.kinematics import tip_position
 from isthmus.hardware.robot import load_robot
-from isthmus.hardware.workspace import inside
 from isthmus.hardware.signals import SIGNALS, signal_width
+from isthmus.hardware.workspace import inside
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.randomization import LogUniform, RandomizationError, RandomTerm, Uniform, check_randomization, override
 from isthmus.sim.tasks import get_task, tasks
