@@ -7,7 +7,7 @@ from ..contract import SCHEMA, CommandSpec, Contract, JointIncrement, Observatio
 
 
 def so101_reach() -> Contract:
-    """The contract. An increment of 0.03 rad per 20 ms is 1.5 rad/s."""
+    """The contract. An increment of 0.04 rad per 20 ms is 2 rad/s."""
     robot = load_robot("so101")
     chain = chain_from_mjcf(robot.model_path, robot.tip_site)
     return Contract(
@@ -24,7 +24,7 @@ def so101_reach() -> Contract:
             ObservationTerm(name="tip_error", scale=50.0, clip=0.03),
             ObservationTerm(name="target", scale=4.0),
         ),
-        action=JointIncrement(joints=chain.joint_names, scale=0.03, max_lead=0.35),
+        action=JointIncrement(joints=chain.joint_names, scale=0.04, max_lead=0.35),
         command=CommandSpec(signal="command.target", workspace=robot.workspace),
         chain=chain,
         latency_s=(0.003, 0.045),

@@ -1,5 +1,8 @@
 """The contract's torch graph against closed forms, MuJoCo and the exported ONNX graph."""
 
+# mujoco builds its classes at run time and ships no type stubs for them.
+# pyright: reportAttributeAccessIssue=false
+
 import dataclasses
 
 import mujoco

@@ -1,5 +1,8 @@
 """The MuJoCo engine against the Engine contract and against plain mj_step."""
 
+# mujoco builds its classes at run time and ships no type stubs for them.
+# pyright: reportAttributeAccessIssue=false
+
 import mujoco
 import numpy as np
 import pytest
@@ -45,12 +48,12 @@ def test_a_payload_weighs_what_it_says():
     """Torque that holds a pose grows by J_tip^T m g, with the Jacobian from MuJoCo itself."""
     engine = MujocoEngine(ROBOT, 2)
     engine.set_parameter("payload_kg", torch.tensor([0.15]), torch.tensor([1]))
-    biases = []
+    biases, data = [], mujoco.MjData(engine.model)
     for env in range(2):
-        model, data = engine.batch.get_model(env), mujoco.MjData(engine.model)
         data.qpos[:] = [0.3, 0.4, -0.4, 0.6, 0.2, 0.1]
-        mujoco.mj_forward(model, data)
+        mujoco.mj_forward(engine.batch.get_model(env), data)
         biases.append(data.qfrc_bias.copy())
+    model = engine.model
     jacobian = np.zeros((3, 6))
     mujoco.mj_jacSite(model, data, jacobian, None, model.site("tip").id)
     np.testing.assert_allclose(biases[1] - biases[0], jacobian.T @ [0, 0, 0.15 * 9.81], atol=1e-6)
