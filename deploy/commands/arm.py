@@ -18,6 +18,9 @@ from ..operators.operator import OperatorFactory
 from ..rt_process import load_policies
 from ..session import LockstepSession, open_session
 
+BUS_TIMEOUT_S = 0.05
+LOCKSTEP_TIMEOUT_S = 2.0  # without a wall clock a slow answer is only a busy computer
+
 
 class ArmError(IsthmusError):
     """The arm that a command asks for is not described well enough."""
@@ -88,7 +91,7 @@ class Arm:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         if self.options.lockstep and self.virtual is not None:
             policies = load_policies(bundles, self.spec)
-            robot = open_robot(self.spec, port=self.port, calibration=calibration)
+            robot = open_robot(self.spec, port=self.port, calibration=calibration, timeout_s=LOCKSTEP_TIMEOUT_S)
             session: EpisodeRunner = LockstepSession(robot, policies, self.virtual.advance, log_path=log_path)
         else:
             session = open_session(

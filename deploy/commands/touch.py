@@ -13,7 +13,7 @@ from isthmus.hardware.kinematics import chain_from_mjcf
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode
 
-from .arm import Arm
+from .arm import BUS_TIMEOUT_S, LOCKSTEP_TIMEOUT_S, Arm
 
 if TYPE_CHECKING:
     from isthmus.calibration.touchoff import OffsetFit
@@ -42,7 +42,8 @@ def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | 
     from isthmus.calibration.touchoff import fit_offsets
 
     chain = chain_from_mjcf(arm.spec.model_path, arm.spec.tip_site)
-    robot = open_robot(arm.spec, port=arm.port, calibration=calibration)
+    timeout = LOCKSTEP_TIMEOUT_S if arm.options.lockstep else BUS_TIMEOUT_S
+    robot = open_robot(arm.spec, port=arm.port, calibration=calibration, timeout_s=timeout)
     robot.connect()  # torque is off
     index = [arm.spec.joint_names.index(name) for name in chain.joint_names]
 

@@ -6,6 +6,7 @@ One line of JSON on stdout says that it is ready and names the port. It ends on 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -71,6 +72,9 @@ def main() -> int:
     bus = ServoBus([joint.bus_id for joint in spec.joints], spec.joint_names, twin, seed=hidden.seed)
     clock = LockstepClock(twin) if arguments.lockstep else WallClock(twin, time.monotonic)
     idle_s = LOCKSTEP_IDLE_S if arguments.lockstep else IDLE_S
+    if not arguments.lockstep:
+        with contextlib.suppress(OSError):  # servos answer at once, however busy this computer is; needs permission
+            os.setpriority(os.PRIO_PROCESS, 0, -10)
     try:
         with (
             BusTerminal(bus, clock, arguments.link) as terminal,
