@@ -50,6 +50,10 @@ def main(arguments: list[str] | None = None) -> None:
             f"isthmus: this command needs {error.name}; install it with: pip install 'isthmus[train]'", file=sys.stderr
         )
         code = 2
+    except OSError as error:  # a disk that filled up, a file that went away: commands check what they can beforehand
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"isthmus: {where}{error.strerror or error}", file=sys.stderr)
+        code = 2
     except KeyboardInterrupt:
         print("isthmus: interrupted; what was written so far is kept", file=sys.stderr)
         code = 130

@@ -24,7 +24,7 @@ class LoopConfig:
     corrections: tuple[int, int]  # episodes with the operator: before the offsets are known, and after
     train_iterations: int
     train_seconds: float | None
-    retrain_iterations: int
+    retrain_iterations: int  # at most, in the identified simulator
     simulated_episodes: int = 1000
     excitation_s: float = 20.0
 

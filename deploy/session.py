@@ -60,7 +60,12 @@ class _Child:
         self.process: BaseProcess = _SPAWN.Process(
             target=target, args=(setup, theirs), name=f"isthmus-{name}", daemon=True
         )
-        self.process.start()
+        # Ctrl-C goes to every process of a terminal, and this one cannot ignore it yet while it imports.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         theirs.close()
 
     def first_word(self) -> object:

@@ -73,7 +73,7 @@ class Bench:
                 corrections=(12, 8),
                 train_iterations=self.iterations,
                 train_seconds=None,
-                retrain_iterations=15,
+                retrain_iterations=45,
             )
             folder = self.out / f"seed-{seed}"
             folder.mkdir(parents=True, exist_ok=True)

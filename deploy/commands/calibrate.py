@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .arm import ArmOptions, open_arm
+from .checks import OptionError, check_output, check_range
 from .touch import offsets_by_joint, touch_off, with_added_offsets
 
 if TYPE_CHECKING:
     from isthmus.calibration.identified import Identified
+
+
+MIN_TOUCHES = 6  # fewer leave joints unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +34,11 @@ class Calibrate:
     points: Path | None = None
     """Real arm: text file with the points to touch, one `x y z` in m a line; printed marks, say."""
     seconds: float = 20.0
-    """Length of the motion."""
+    """Length of the motion, 10 to 120."""
     seed: int = 0
     """Of the motion, and of the points on a virtual arm."""
     log: Path = Path("calibrate.mcap")
-    """Recording to write."""
+    """Recording to write; one that is already there is kept under another name."""
 
     def run(self) -> int:
         """Move, fit, touch, write."""
@@ -42,6 +46,7 @@ class Calibrate:
         from isthmus.calibration.identify import identify
         from isthmus.calibration.log import from_ticks
 
+        self._check()
         calibration = self.arm.calibration()
         with open_arm(self.arm) as arm:
             motion = excitation(arm.spec, duration_s=self.seconds, seed=self.seed)
@@ -58,6 +63,18 @@ class Calibrate:
         print(describe(identified))
         print(f"written to {self.out}" + (f" and {self.joints_out}" if self.touch_off else ""))
         return 0
+
+    def _check(self) -> None:
+        check_range("--seconds", self.seconds, 10, 120)
+        check_range("--seed", self.seed, 0)
+        check_output("--out", self.out)
+        if self.touch_off == 0:
+            return
+        if self.touch_off < MIN_TOUCHES:
+            raise OptionError(
+                f"--touch-off is {self.touch_off}, expected 0 for none or at least {MIN_TOUCHES} points to touch"
+            )
+        check_output("--joints-out", self.joints_out)
 
 
 def describe(identified: "Identified") -> str:

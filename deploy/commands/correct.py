@@ -2,12 +2,18 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional
 
 from .arm import ArmOptions, open_arm
+from .checks import OptionError, check_folder, check_range
 from .run import operator_for
+
+if TYPE_CHECKING:
+    from isthmus.policies.bundle import Bundle
+
+_DATASET_FILE = Path("meta") / "info.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,23 +35,24 @@ class Correct:
     seed: int = 0
     """Of the random targets."""
     log: Path = Path("correct.mcap")
-    """Recording to write."""
+    """Recording to write; one that is already there is kept under another name."""
 
     def run(self) -> int:
         """Attempt, record, convert; every finished episode is kept, also after Ctrl-C."""
         from isthmus.policies.bundle import load_bundle
-        from isthmus.policies.learning.dataset import append_episodes, write_dataset
 
-        from ..log import read_log
         from ..progress import attempts_progress
         from .attempts import CORRECTED_S, random_targets
 
-        contract = load_bundle(self.bundle).manifest.contract
+        self._check()
+        bundle = load_bundle(self.bundle)
         with open_arm(self.arm) as arm:
             operator = operator_for(arm, self.operator, self.seed)
             targets = random_targets(arm.spec, self.episodes, self.seed)
+            recording = False  # until then a file of that name is from another day
             try:
                 with arm.session([self.bundle], self.arm.calibration(), self.log) as session:
+                    recording = True
                     session.prepare(targets, operator=operator)
                     session.arm()
                     with attempts_progress("episodes", len(targets)) as show:
@@ -53,15 +60,33 @@ class Correct:
                             result = session.run_episode(target, CORRECTED_S, operator=operator, referee=arm.referee)
                             show(index, result)
             finally:
-                episodes = read_log(self.log).episodes() if self.log.exists() else []
-                if episodes and (self.out / "meta" / "info.json").exists():
-                    append_episodes(self.out, episodes)
-                elif episodes:
-                    fps = round(1e9 / contract.period_ns)
-                    write_dataset(self.out, episodes, fps=fps, repo_id=f"isthmus/{self.out.name}", task=contract.task)
-        taken = sum(bool(episode.ticks["intervention"].any()) for episode in episodes)
-        print(
-            f"{len(episodes)} episodes, {taken} with a takeover, added to {self.out}\n"
-            f"next: isthmus learn {self.out} --base {self.bundle} --out better.onnx"
-        )
+                if recording:
+                    self._keep(bundle)
+        print(f"next: isthmus learn {self.out} --base {self.bundle} --out better.onnx")
         return 0
+
+    def _check(self) -> None:
+        check_range("--episodes", self.episodes, 1)
+        check_range("--seed", self.seed, 0)
+        check_folder("--out", self.out.absolute().parent)
+        free = not self.out.exists() or (self.out.is_dir() and not any(self.out.iterdir()))
+        if not free and not (self.out / _DATASET_FILE).is_file():
+            raise OptionError(
+                f"--out {self.out} exists and is no dataset; name a new folder, or one that holds a dataset"
+            )
+
+    def _keep(self, bundle: "Bundle") -> None:
+        """Put the attempts of the recording into the dataset; the way to the rest pose is none."""
+        from isthmus.policies.learning.dataset import append_episodes, write_dataset
+
+        from ..log import read_log
+
+        episodes = [episode for episode in read_log(self.log).episodes() if episode.policy_id == bundle.sha256]
+        if episodes and (self.out / _DATASET_FILE).exists():
+            append_episodes(self.out, episodes)
+        elif episodes:
+            contract = bundle.manifest.contract
+            fps = round(1e9 / contract.period_ns)
+            write_dataset(self.out, episodes, fps=fps, repo_id=f"isthmus/{self.out.name}", task=contract.task)
+        taken = sum(bool(episode.ticks["intervention"].any()) for episode in episodes)
+        print(f"{len(episodes)} episodes, {taken} with a takeover, added to {self.out}")

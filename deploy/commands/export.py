@@ -6,6 +6,8 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
+from .checks import check_output, check_range
+
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
@@ -22,6 +24,8 @@ class Export:
         """Export, replay, describe."""
         from isthmus.policies.learning.recipe import Run
 
+        check_range("--evaluate", self.evaluate, 1)
+        check_output("--out", self.out)
         run = Run.open(self.directory)
         rate = run.evaluate(self.evaluate).rate
         bundle = run.export(self.out, simulated_success=rate)

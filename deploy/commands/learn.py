@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from isthmus.policies.episode import Episode
 
 from .arm import read_calibration
+from .checks import OptionError, check_output, check_range
 from .touch import describe_offsets, offsets_by_joint, offsets_from_corrections, with_added_offsets
 
 
@@ -45,6 +46,7 @@ class Learn:
         from isthmus.policies.episode import recalibrated
         from isthmus.policies.learning.dataset import read_dataset
 
+        self._check()
         episodes = read_dataset(self.dataset)
         spec = load_robot(load_bundle(self.base).manifest.contract.robot)
         known = ArmCalibration.nominal(spec) if self.joints is None else read_calibration(self.joints, spec)
@@ -56,8 +58,24 @@ class Learn:
             print(f"joint calibration with these offsets written to {self.joints_out}")
             episodes = [recalibrated(episode, offsets) for episode in episodes]
         print(learn_bundle(self.base, episodes, self.out, seed=self.seed))
-        print(f"next: isthmus run {self.out} --joints {self.joints_out} --targets 30, and the same for {self.base}")
+        joints = self.joints_out if self.offsets else self.joints
+        option = "" if joints is None else f" --joints {joints}"
+        print(f"next: isthmus run {self.out}{option} --targets 30, and the same for {self.base}")
         return 0
+
+    def _check(self) -> None:
+        check_range("--seed", self.seed, 0)
+        check_output("--out", self.out)
+        if self.out.absolute() == self.base.absolute():
+            raise OptionError(f"--out {self.out} would replace the base; choose another name")
+        if not self.offsets:
+            return
+        check_output("--joints-out", self.joints_out)
+        if self.joints is not None and self.joints.absolute() == self.joints_out.absolute():
+            raise OptionError(
+                f"--joints-out {self.joints_out} would replace the calibration that the corrections were recorded with; "
+                "choose another name"
+            )
 
 
 def learn_bundle(base_path: Path, episodes: "Sequence[Episode]", out: Path, *, seed: int) -> str:

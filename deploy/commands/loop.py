@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from isthmus.calibration.identified import Identified
     from isthmus.sim.randomization import RandomTerm
 
+GOOD_ENOUGH = 0.985  # success in the identified simulator at which retraining ends
+RETRAIN_CHUNK = 15  # iterations between evaluations
 EVALUATION_SEED, CORRECTION_SEED = 1, 2  # targets of evaluations and of corrections come from different streams
 
 
@@ -212,7 +214,7 @@ def _identify(episode: Episode, loop: _Loop) -> "Identified":
 
 
 def _retrain(loop: _Loop, base: Path, identified: "Identified") -> Path:
-    """Train on in the identified simulator; keeps the base where that does not win there."""
+    """Train on in the identified simulator until the policy is good enough there; keeps the base where that does not help."""
     from isthmus.policies.learning.recipe import Run, TrainConfig
 
     from ..progress import training_progress
@@ -228,18 +230,18 @@ def _retrain(loop: _Loop, base: Path, identified: "Identified") -> Path:
         ),
     )
     run.start_from(base.parent / "train")
-    before = run.evaluate(config.simulated_episodes)
+    before = now = run.evaluate(config.simulated_episodes).rate
     with training_progress("retraining", None) as show:
-        run.train(on_progress=show)
-    after = run.evaluate(config.simulated_episodes)
+        while now < GOOD_ENOUGH and run.trainer.iteration < config.retrain_iterations:
+            run.train(iterations=run.trainer.iteration + RETRAIN_CHUNK, on_progress=show)
+            now = run.evaluate(config.simulated_episodes).rate
     loop.watch.say(
-        f"in the identified simulator {100 * before.rate:.1f} % before, {100 * after.rate:.1f} % after retraining"
+        f"in the identified simulator {100 * before:.1f} % before, {100 * now:.1f} % after {run.trainer.iteration} iterations"
     )
-    better = (after.rate, -float(after.final_distance.median())) > (before.rate, -float(before.final_distance.median()))
-    if not better:
+    if now <= before:
         loop.watch.say("the base is kept")
         return base
-    run.export(loop.out / "retrained.onnx", simulated_success=after.rate)
+    run.export(loop.out / "retrained.onnx", simulated_success=now)
     return loop.out / "retrained.onnx"
 
 

@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from ..operators.operator import OperatorFactory
 from .arm import Arm, ArmOptions, open_arm
+from .checks import check_output, check_range
 
 OperatorName = Literal["none", "keyboard", "scripted"]
 
@@ -29,7 +30,7 @@ class Run:
     operator: OperatorName = "none"
     """Who may take over: keyboard, or a scripted operator who watches a virtual arm."""
     log: Path = Path("run.mcap")
-    """Recording to write."""
+    """Recording to write; one that is already there is kept under another name."""
     out: Path | None = None
     """Also write the results as JSON."""
 
@@ -40,6 +41,10 @@ class Run:
         from ..progress import attempts_progress
         from .attempts import attempt_all, random_targets, save_attempts
 
+        check_range("--targets", self.targets, 1)
+        check_range("--seed", self.seed, 0)
+        if self.out is not None:
+            check_output("--out", self.out)
         bundle = load_bundle(self.bundle)
         with open_arm(self.arm) as arm:
             if self.target is not None:

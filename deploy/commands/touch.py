@@ -26,11 +26,16 @@ _SETTLE_S = 0.3  # for torque off to act, and for readings to come to rest
 
 def offsets_from_corrections(spec: RobotSpec, episodes: Sequence[Episode]) -> "OffsetFit":
     """Fit offsets to the ends of successful corrected episodes; raises TouchOffError where there are too few."""
-    from isthmus.calibration.touchoff import fit_offsets, points_from_episodes
+    from isthmus.calibration.touchoff import TouchOffError, fit_offsets, points_from_episodes
 
     chain = chain_from_mjcf(spec.model_path, spec.tip_site)
-    joint_pos, points = points_from_episodes(episodes, chain)
-    return fit_offsets(chain, joint_pos, points, noise_m=CORRECTION_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
+    try:
+        joint_pos, points = points_from_episodes(episodes, chain)
+        return fit_offsets(chain, joint_pos, points, noise_m=CORRECTION_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
+    except TouchOffError as error:
+        raise TouchOffError(
+            f"no encoder offsets from where the corrections ended: {error}; correct more episodes with `isthmus correct`"
+        ) from None
 
 
 def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | None, seed: int) -> "OffsetFit":

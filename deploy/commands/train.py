@@ -37,13 +37,19 @@ class Train:
         from isthmus.policies.learning.recipe import CONFIG_FILE, Run, TrainConfig
 
         from ..progress import training_progress
+        from .checks import check_folder, check_range
         from .loop import random_terms
 
+        check_range("--seed", self.seed, 0)
+        for option, value in (("envs", self.envs), ("iterations", self.iterations), ("evaluate", self.evaluate)):
+            check_range(f"--{option}", value, 1)
+        check_range("--time-limit", self.time_limit, 1)
         if self.resume:
             run = Run.open(self.out)
         elif (self.out / CONFIG_FILE).exists():
             raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
         else:
+            check_folder("--out", self.out)
             terms = () if self.calibration is None else random_terms(load_identified(self.calibration))
             run = Run(
                 self.out,

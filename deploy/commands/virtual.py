@@ -6,6 +6,8 @@ from pathlib import Path
 
 from isthmus.hardware.errors import IsthmusError
 
+from .checks import check_output, check_range
+
 
 @dataclass(frozen=True, kw_only=True)
 class Virtual:
@@ -22,6 +24,9 @@ class Virtual:
         """Start, say the port, wait."""
         from isthmus.hardware.virtual.client import VirtualArm
 
+        check_range("--seconds", self.seconds, 0)
+        if self.link is not None:
+            check_output("--link", self.link)
         with VirtualArm(self.arm) as virtual:
             if self.link is not None:
                 if self.link.exists() and not self.link.is_symlink():

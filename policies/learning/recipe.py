@@ -74,8 +74,14 @@ class Run:
         """Take the networks of another run or checkpoint as the starting point."""
         self.trainer.load(other / CHECKPOINT_FILE if other.is_dir() else other, resume=False)
 
-    def train(self, *, time_limit: float | None = None, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Train to the configured iterations or for `time_limit` s; may be interrupted and called again."""
+    def train(
+        self,
+        *,
+        iterations: int | None = None,
+        time_limit: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """Train to the configured iterations in all, or to `iterations`, or for `time_limit` s; may be interrupted and called again."""
         write_json(self.directory / CONFIG_FILE, self.config)
 
         def record(progress: Progress) -> None:
@@ -92,7 +98,7 @@ class Run:
                 on_progress(progress)
 
         try:
-            self.trainer.train(self.config.iterations, time_limit=time_limit, on_progress=record)
+            self.trainer.train(iterations or self.config.iterations, time_limit=time_limit, on_progress=record)
         finally:
             write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
 

@@ -1,5 +1,7 @@
 """The registry of tasks."""
 
+from isthmus.hardware.structure import FormatError
+
 from ..task import Task
 from .so101_reach import so101_reach
 
@@ -10,8 +12,8 @@ def tasks() -> dict[str, Task]:
 
 
 def get_task(name: str) -> Task:
-    """One task by name; raises KeyError naming the known ones."""
+    """One task by name; raises FormatError naming the known ones."""
     known = tasks()
     if name not in known:
-        raise KeyError(f"unknown task {name!r}; known: {', '.join(known)}")
+        raise FormatError(f"unknown task {name!r}; known: {', '.join(known)}")
     return known[name]

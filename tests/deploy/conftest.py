@@ -3,4 +3,16 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def reach_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that reaches about every second target on the soft arm."""
+    from reach_bundle import write_reach_bundle
+
+    path = tmp_path_factory.mktemp("bundle") / "reach.onnx"
+    write_reach_bundle(path)
+    return path

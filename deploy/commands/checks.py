@@ -1,0 +1,37 @@
+"""What a command checks of its options before anything moves or is computed."""
+
+import tempfile
+from pathlib import Path
+
+from isthmus.hardware.errors import IsthmusError
+
+
+class OptionError(IsthmusError):
+    """An option with a value that cannot work; the text says what would."""
+
+
+def check_range(option: str, value: float | None, least: float, most: float = float("inf")) -> None:
+    """Refuse a number outside `least` .. `most`, and nan; None means that the option was not given."""
+    if value is None or least <= value <= most:
+        return
+    expected = f"at least {least:g}" if most == float("inf") else f"{least:g} to {most:g}"
+    raise OptionError(f"{option} is {value:g}, expected {expected}")
+
+
+def check_output(option: str, path: Path) -> None:
+    """Refuse a file that could not be written at the end; makes its folder."""
+    if path.is_dir():
+        raise OptionError(f"{option} {path} is a directory, expected the name of a file; add one")
+    check_folder(option, path.parent)
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Refuse a folder in which nothing can be written; makes it where it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OptionError(
+            f"{option}: cannot write in {folder}: {error.strerror}; choose another place, or free this one"
+        ) from None
