@@ -80,7 +80,8 @@ class BoundPolicy:
         if proposal.shape != self._indices.shape or not np.isfinite(proposal).all():
             self.clear()
             raise PolicyFault(
-                f"policy {self.policy.policy_id[:12]} proposed {proposal.tolist()}, expected {len(self._indices)} finite joint targets"
+                f"policy {self.policy.policy_id[:12]} proposed {proposal.tolist()}, expected {len(self._indices)} finite joint targets; "
+                "run another policy, or retrain this one where it is asked to work"
             )
         self.joint_target[:] = executed
         self.joint_target[self._indices] = proposal

@@ -47,8 +47,16 @@ class ArmOptions:
         """The robot's description."""
         return load_robot(self.robot)
 
+    def check(self) -> None:
+        """Raises ArmError: neither or both of --port and --arm, or --lockstep with a real arm."""
+        if (self.port is None) == (self.arm is None):
+            raise ArmError("say which arm: --port DEVICE for a real one, or --arm soft|worn|hard for a virtual one")
+        if self.port is not None and self.lockstep:
+            raise ArmError("a real arm cannot wait: --lockstep goes with --arm only")
+
     def calibration(self) -> ArmCalibration:
         """The joint calibration; raises ArmError where a real arm comes without."""
+        self.check()
         if self.joints is not None:
             return read_calibration(self.joints, self.spec())
         if self.port is not None:
@@ -130,13 +138,10 @@ def open_arm(options: ArmOptions) -> Iterator[Arm]:
     """Find the real arm or start a virtual one; ends it afterwards.
 
     Raises:
-        ArmError: neither or both of --port and --arm, or --lockstep with a real arm.
+        ArmError: see `ArmOptions.check`.
     """
-    if (options.port is None) == (options.arm is None):
-        raise ArmError("say which arm: --port DEVICE for a real one, or --arm soft|worn|hard for a virtual one")
+    options.check()
     if options.port is not None:
-        if options.lockstep:
-            raise ArmError("a real arm cannot wait: --lockstep goes with --arm only")
         yield Arm(options=options, spec=options.spec(), port=options.port, virtual=None)
         return
     with VirtualArm(options.arm or "", lockstep=options.lockstep) as virtual:

@@ -1,5 +1,6 @@
 """`isthmus calibrate`."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import numpy as np
 
 from .arm import ArmOptions, open_arm
 from .checks import OptionError, check_output, check_range
-from .touch import offsets_by_joint, touch_off, with_added_offsets
+from .touch import known_points, offsets_by_joint, touch_off, with_added_offsets
 
 if TYPE_CHECKING:
     from isthmus.calibration.identified import Identified
@@ -75,6 +76,11 @@ class Calibrate:
                 f"--touch-off is {self.touch_off}, expected 0 for none or at least {MIN_TOUCHES} points to touch"
             )
         check_output("--joints-out", self.joints_out)
+        if self.arm.port is None:
+            return
+        known_points(self.points, self.touch_off)
+        if not sys.stdin.isatty():
+            raise OptionError("--touch-off on a real arm needs a terminal: somebody guides the arm and presses Enter")
 
 
 def describe(identified: "Identified") -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from .arm import ArmOptions, open_arm
 from .checks import OptionError, check_folder, check_range
@@ -23,7 +23,7 @@ class Correct:
     Keyboard: space takes over and gives back, arrows and page keys move the tip, Enter says done, x stops.
     """
 
-    bundle: Annotated[Path, Positional]
+    bundle: Annotated[Path, Positional, arg(metavar="BUNDLE")]
     """Policy to correct."""
     out: Path
     """Dataset directory; episodes are added to an existing one."""

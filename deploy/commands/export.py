@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from .checks import check_output, check_range
 
@@ -13,7 +13,7 @@ from .checks import check_output, check_range
 class Export:
     """Write a trained policy as one bundle: an ONNX graph from raw signals to joint targets, checked against the trainer."""
 
-    directory: Annotated[Path, Positional]
+    directory: Annotated[Path, Positional, arg(metavar="DIRECTORY")]
     """Directory of the training run."""
     out: Path
     """The .onnx file to write."""

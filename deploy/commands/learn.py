@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Learn:
     Run the result beside the base on the same targets (`isthmus run`) before you trust it: a residual can make a good policy worse.
     """
 
-    dataset: Annotated[Path, Positional]
+    dataset: Annotated[Path, Positional, arg(metavar="DATASET")]
     """Corrected episodes, from `isthmus correct`."""
     base: Path
     """The policy that was corrected."""

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Make the report of a run of the loop anew: one HTML page with tables, plots and a picture of the arm."""
 
-    directory: Annotated[Path, Positional]
+    directory: Annotated[Path, Positional, arg(metavar="DIRECTORY")]
     """Directory of the run, as `isthmus demo` names it: runs/<time>."""
 
     def run(self) -> int:

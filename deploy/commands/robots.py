@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from isthmus.hardware.robot import load_robot, robot_names
 
@@ -12,13 +12,13 @@ from isthmus.hardware.robot import load_robot, robot_names
 class Robots:
     """List the robots that isthmus knows, or show one in full."""
 
-    name: Annotated[str | None, Positional] = None
+    name: Annotated[str | None, Positional, arg(metavar="NAME")] = None
     """Robot to show: a name, or the path of a robot.toml."""
 
     def run(self) -> int:
         """Print the list or the table."""
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Column, Table
 
         console = Console()
         if self.name is None:
@@ -30,7 +30,8 @@ class Robots:
         console.print(
             f"[bold]{spec.name}[/]  {spec.description}\nbus {spec.bus} at {spec.baudrate} baud, tip site {spec.tip_site!r}"
         )
-        table = Table("joint", "id", "range rad", "default rad", "velocity rad/s", "effort N m", "kp N m/rad")
+        names, ranges = Column("joint", no_wrap=True), Column("range rad", no_wrap=True)  # whole on 80 columns too
+        table = Table(names, "id", ranges, "default rad", "velocity rad/s", "effort N m", "kp N m/rad")
         for joint in spec.joints:
             table.add_row(
                 joint.name,

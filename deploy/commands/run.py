@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from ..operators.operator import OperatorFactory
 from .arm import Arm, ArmOptions, open_arm
@@ -18,7 +18,7 @@ OperatorName = Literal["none", "keyboard", "scripted"]
 class Run:
     """Run a policy on an arm at its control rate, target after target, with limits, recording and takeover."""
 
-    bundle: Annotated[Path, Positional]
+    bundle: Annotated[Path, Positional, arg(metavar="BUNDLE")]
     """Policy to run."""
     arm: ArmOptions = field(default_factory=ArmOptions)
     target: tuple[float, float, float] | None = None
@@ -51,8 +51,8 @@ class Run:
                 targets = np.array([self.target])
             else:
                 targets = random_targets(arm.spec, self.targets, self.seed)
+            operator = operator_for(arm, self.operator, self.seed)
             with arm.session([self.bundle], self.arm.calibration(), self.log) as session:
-                operator = operator_for(arm, self.operator, self.seed)
                 session.prepare(targets, operator=operator)
                 session.arm()
                 with attempts_progress("targets", len(targets)) as show:

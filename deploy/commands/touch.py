@@ -66,6 +66,21 @@ def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | 
     return fit_offsets(chain, readings, known, noise_m=TOUCH_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
 
 
+def known_points(path: Path | None, count: int) -> np.ndarray:
+    """The first `count` points of a file, shape (count, 3), m, base frame; raises IsthmusError saying what is wrong."""
+    if path is None:
+        raise IsthmusError("touching off a real arm needs --points FILE, one known point `x y z` in m a line")
+    try:
+        known = np.loadtxt(path, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise IsthmusError(f"{path}: cannot be read as lines of `x y z` in m: {error}") from None
+    if known.shape[1:] != (3,) or len(known) < count or not np.isfinite(known).all():
+        raise IsthmusError(
+            f"{path}: expected at least {count} lines of finite `x y z`, got an array of shape {known.shape}"
+        )
+    return known[:count]
+
+
 def with_added_offsets(calibration: ArmCalibration, offset_rad: Mapping[str, float]) -> ArmCalibration:
     """The calibration with further offsets on top of those it has."""
     return calibration.with_offsets({n: calibration.joints[n].offset_rad + value for n, value in offset_rad.items()})
@@ -110,22 +125,15 @@ def _guided_virtual(arm: Arm, count: int, seed: int, reading):  # noqa: ANN001, 
 
 
 def _guided_by_hand(count: int, points: Path | None, reading):  # noqa: ANN001, ANN202
-    if points is None:
-        raise IsthmusError("touching off a real arm needs --points FILE, one known point `x y z` in m a line")
-    try:
-        known = np.loadtxt(points, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise IsthmusError(f"{points}: cannot be read as lines of `x y z` in m: {error}") from None
-    if known.shape[1:] != (3,) or len(known) < count:
-        raise IsthmusError(f"{points}: expected at least {count} lines of `x y z`, got an array of shape {known.shape}")
+    known = known_points(points, count)
     readings = []
-    for x, y, z in known[:count]:
+    for x, y, z in known:
         try:
             input(f"put the tip on ({x:.3f}, {y:.3f}, {z:.3f}) m, hold it still and press Enter ")
         except EOFError:
             raise IsthmusError("touching off needs a terminal: somebody has to guide the arm and press Enter") from None
         readings.append(reading())
-    return readings, known[:count]
+    return readings, known
 
 
 def _wait(arm: Arm) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,8 @@ class Running:
     """A command that runs; in a process group of its own, as a shell starts it."""
 
     def __init__(self, *arguments: object, folder: Path, program: tuple[str, ...] = PROGRAM) -> None:
-        self._out, self._err = folder / "stdout.txt", folder / "stderr.txt"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
+        self._printed = Path(tempfile.mkdtemp(dir=folder, prefix="printed-"))
+        with (self._printed / "out").open("wb") as out, (self._printed / "err").open("wb") as err:
             self._process = subprocess.Popen(
                 [*program, *map(str, arguments)],
                 cwd=folder,
@@ -54,15 +55,25 @@ class Running:
             )
 
     @property
+    def out(self) -> str:
+        """What it has printed so far."""
+        return (self._printed / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        """What it has printed on stderr so far."""
+        return (self._printed / "err").read_text()
+
+    @property
     def ended(self) -> bool:
         """Whether it has ended by itself."""
         return self._process.poll() is not None
 
-    def until(self, condition, what: str) -> None:  # noqa: ANN001
+    def until(self, condition, what: str) -> None:
         """Wait until a condition holds while the command runs."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            assert not self.ended, f"ended before {what}: {self._out.read_text()}\n{self._err.read_text()}"
+            assert not self.ended, f"ended before {what}: {self.out}\n{self.err}"
             assert time.monotonic() < deadline, f"nothing of {what}"
             time.sleep(0.05)
 
@@ -81,7 +92,7 @@ class Running:
         while left := members(self._process.pid):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.1)
-        return Outcome(code=code, out=self._out.read_text(), err=self._err.read_text())
+        return Outcome(code=code, out=self.out, err=self.err)
 
 
 def isthmus(*arguments: object, folder: Path) -> Outcome:
@@ -90,15 +101,17 @@ def isthmus(*arguments: object, folder: Path) -> Outcome:
 
 
 def members(group: int) -> list[str]:
-    """Processes of a group that live, by pid and name."""
+    """Processes of a group that live, and virtual arms that its leader started, by pid and name."""
     found: list[str] = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            name, rest = stat.read_text().rsplit(")", 1)
+            name, rest = (process / "stat").read_text().rsplit(")", 1)
+            words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         state, _, its_group = rest.split()[:3]
-        if int(its_group) == group and state != "Z":
+        is_arm = b"isthmus.hardware.virtual.server" in words and words[words.index(b"--parent") + 1] == b"%d" % group
+        if state != "Z" and (int(its_group) == group or is_arm):
             found.append(name)
     return found
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def reach_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy that reaches about every second target on the soft arm."""
+    """A policy that comes near its target, and on the soft arm reaches some."""
     from reach_bundle import write_reach_bundle
 
     path = tmp_path_factory.mktemp("bundle") / "reach.onnx"

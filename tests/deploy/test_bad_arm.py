@@ -1,0 +1,186 @@
+"""What can be wrong with the arm, before and while a command drives it, through the real-arm path of `isthmus run`."""
+
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import serial
+from command_line import MOTION_RAD, PROGRAM, Outcome, Running, isthmus, moved_rad, nominal_joints
+from deploy_fakes import SPEC
+from reach_bundle import write_reach_bundle
+
+from isthmus.deploy.log import Log, read_log
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.virtual.client import VirtualArm
+from isthmus.hardware.virtual.faults import OVERLOAD
+
+TARGET = (0.25, 0.1, 0.15)
+NO_CORE = ("torch", "mujoco", "genesis", "rsl_rl", "onnx", "pyarrow", "scipy", "matplotlib", "tensorboard", "PIL")
+
+
+@pytest.fixture
+def arm() -> Iterator[VirtualArm]:
+    with VirtualArm("soft") as arm:
+        yield arm
+
+
+def run_on(arm: VirtualArm, bundle: Path, folder: Path, *more: object) -> Running:
+    """`isthmus run` on a port, as on a real arm."""
+    return Running("run", bundle, "--port", arm.port, "--joints", nominal_joints(folder), *more, folder=folder)
+
+
+def refused_without_motion(arm: VirtualArm, running: Running, *words: str) -> None:
+    before = arm.truth().joint_pos
+    running.outcome().refused(*words)
+    assert moved_rad(arm, before) < MOTION_RAD
+
+
+def disturbed(arm: VirtualArm, running: Running, log: Path, disturb: Callable[[], None]) -> tuple[Outcome, Log]:
+    """Disturb in the midst of an attempt; what came of it, and the recording."""
+
+    def in_an_attempt() -> bool:
+        return log.exists() and log.stat().st_size > 0 and int((read_log(log).ticks["episode"] >= 0).sum()) >= 25
+
+    running.until(in_an_attempt, "an attempt")
+    disturbed_ns = time.monotonic_ns()
+    disturb()
+    outcome = running.outcome()
+    recording = read_log(log)
+    assert recording.complete
+    assert recording.ticks["monotonic_ns"][-1] > disturbed_ns - 1_000_000_000
+    return outcome, recording
+
+
+def comes_to_rest(arm: VirtualArm) -> bool:
+    """Whether the joints stand still soon: at once where they are held, after sinking where they are limp."""
+    for _ in range(40):
+        before = arm.truth().joint_pos
+        time.sleep(0.3)
+        if moved_rad(arm, before) < MOTION_RAD:
+            return True
+    return False
+
+
+def test_a_port_that_another_process_has_is_told(arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    with serial.Serial(arm.port, SPEC.baudrate, exclusive=True):
+        refused_without_motion(arm, run_on(arm, reach_bundle, tmp_path), arm.port, "in use by another process", "end")
+
+
+FAULTS = [
+    ({"kind": "missing", "joint": "elbow_flex"}, ("elbow_flex (id 3)", "check cable")),
+    ({"kind": "missing"}, ("no answer", "check power, cable and baud rate")),
+    ({"kind": "corrupt"}, ("no valid answer", "check cable")),
+    ({"kind": "corrupt", "joint": "gripper"}, ("gripper", "check cable")),
+    ({"kind": "error", "joint": "wrist_flex", "bits": OVERLOAD}, ("wrist_flex", "overload", "take the load off")),
+    ({"kind": "duplicate", "joint": "gripper", "other": "elbow_flex"}, ("elbow_flex", "give one of them another id")),
+]
+
+
+@pytest.mark.parametrize(("fault", "says"), FAULTS)
+def test_a_fault_before_the_start_is_told_and_the_arm_does_not_move(
+    fault: dict, says: tuple[str, ...], arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    arm.inject(**fault)
+    refused_without_motion(arm, run_on(arm, reach_bundle, tmp_path), *says)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"kind": "missing", "joint": "elbow_flex"}, ("elbow_flex", "check")),
+        ({"kind": "corrupt"}, ("no valid answer", "check cable")),
+        ({"kind": "error", "joint": "wrist_flex", "bits": OVERLOAD}, ("wrist_flex", "overload", "take the load off")),
+    ],
+)
+def test_a_fault_in_the_midst_is_told_and_what_was_recorded_is_there(
+    fault: dict, says: tuple[str, ...], arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    running = run_on(arm, reach_bundle, tmp_path)
+    outcome, recording = disturbed(arm, running, tmp_path / "run.mcap", lambda: arm.inject(**fault))
+    said = outcome.refused(*says)
+    assert re.search(r"mode (HOLD|DAMP|ESTOP)", said)
+    assert any(event.kind == "fault" and says[0] in event.text for event in recording.events)
+    assert comes_to_rest(arm)
+
+
+def test_an_adapter_unplugged_in_the_midst_is_told_and_what_was_recorded_is_there(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    running = run_on(arm, reach_bundle, tmp_path)
+    outcome, recording = disturbed(arm, running, tmp_path / "run.mcap", arm.unplug)
+    outcome.refused(arm.port, "went away", "plug the adapter in again")
+    assert not recording.episodes()[-1].success
+    assert comes_to_rest(arm)
+
+
+def test_an_arm_unplugged_during_corrections_keeps_what_was_finished(reach_bundle: Path, tmp_path: Path):
+    with VirtualArm("soft") as arm:
+        log = tmp_path / "correct.mcap"
+        joints = nominal_joints(tmp_path)
+        arguments = ("--port", arm.port, "--joints", joints, "--out", "data", "--operator", "keyboard")
+        done = isthmus("correct", reach_bundle, *arguments, folder=tmp_path)  # nobody at a keyboard: not begun
+        done.refused("needs a terminal")
+        assert not (tmp_path / "data").exists()
+        assert read_log(log).complete and len(read_log(log).episodes()) == 0
+
+
+def test_nan_of_a_policy_is_told_and_the_arm_holds(arm: VirtualArm, tmp_path: Path):
+    bundle = tmp_path / "nan.onnx"
+    write_reach_bundle(bundle, nan_at_x=TARGET[0])  # its golden rows pass
+    done = run_on(arm, bundle, tmp_path, "--target", *TARGET).outcome()
+    done.refused("nan", "finite", "holding", "run another policy")
+    recording = read_log(tmp_path / "run.mcap")
+    assert recording.complete
+    assert np.isfinite(recording.ticks["executed_target"][recording.ticks["episode"] >= 0]).all()
+    np.testing.assert_allclose(arm.truth().joint_pos, SPEC.array("default_pos"), atol=0.2)
+    assert comes_to_rest(arm)
+
+
+@pytest.mark.parametrize("what", ["target", "operator", "bundle", "log"])
+def test_a_refusal_leaves_an_arm_of_flesh_where_it_was(what: str, arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "part.onnx").write_bytes(reach_bundle.read_bytes()[:1000])
+    more, says = {
+        "target": (("--target", 9, 9, 9), "outside the workspace"),
+        "operator": (("--operator", "keyboard"), "needs a terminal"),
+        "bundle": ((), "part.onnx"),
+        "log": (("--log", tmp_path / "file" / "x.mcap"), "cannot write"),
+    }[what]
+    bundle = tmp_path / "part.onnx" if what == "bundle" else reach_bundle
+    refused_without_motion(arm, run_on(arm, bundle, tmp_path, *more), says)
+
+
+def test_a_calibration_that_disagrees_with_the_servos_is_told(arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    path = nominal_joints(tmp_path)
+    text = path.read_text()
+    path.write_text(text.replace('"homing_offset": 0', '"homing_offset": 12', 1))
+    assert ArmCalibration.load(path, SPEC).joints["shoulder_pan"].homing_offset == 12
+    running = Running("run", reach_bundle, "--port", arm.port, "--joints", path, folder=tmp_path)
+    refused_without_motion(arm, running, "shoulder_pan", "homing")
+
+
+def test_the_core_install_runs_a_policy_on_an_arm(arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    blocker = textwrap.dedent(f"""
+        import sys
+        from importlib.abc import MetaPathFinder
+
+        class Absent(MetaPathFinder):
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in {NO_CORE} or name.startswith("isthmus.sim"):
+                    raise ModuleNotFoundError(f"{{name}} is not installed here", name=name)
+
+        sys.meta_path.insert(0, Absent())
+    """)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(blocker)  # also of the processes that the command starts
+    program = ("env", f"PYTHONPATH={tmp_path / 'site'}", *PROGRAM)
+    arguments = ("--port", arm.port, "--joints", nominal_joints(tmp_path), "--target", *TARGET)
+    done = Running("run", reach_bundle, *arguments, folder=tmp_path, program=program).outcome()
+    assert done.code == 0, done.err
+    assert "1 targets reached" in done.out
+    refused = Running("train", "--out", "run", folder=tmp_path, program=program).outcome()
+    refused.refused("torch", "pip install 'isthmus[train]'")
