@@ -43,18 +43,18 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = command.run()
     except IsthmusError as error:
-        print(f"isthmus: {error}", file=sys.stderr)
-        code = 2
+        code = _fail(str(error))
     except ModuleNotFoundError as error:
-        print(
-            f"isthmus: this command needs {error.name}; install it with: pip install 'isthmus[train]'", file=sys.stderr
-        )
-        code = 2
-    except OSError as error:  # a disk that filled up, a file that went away: commands check what they can beforehand
+        code = _fail(f"this command needs {error.name}; install it with: pip install 'isthmus[train]'")
+    except OSError as error:  # a disk that filled up, a file that went away: what could be checked beforehand was
         where = "" if error.filename is None else f"{error.filename}: "
-        print(f"isthmus: {where}{error.strerror or error}", file=sys.stderr)
-        code = 2
+        code = _fail(f"{where}{error.strerror or error}")
     except KeyboardInterrupt:
-        print("isthmus: interrupted; what was written so far is kept", file=sys.stderr)
-        code = 130
+        code = _fail("interrupted; what was written so far is kept", code=130)
     sys.exit(code)
+
+
+def _fail(text: str, *, code: int = 2) -> int:
+    """Say it in one line, also what other libraries broke into several."""
+    print(f"isthmus: {' '.join(text.split())}", file=sys.stderr)
+    return code

@@ -10,7 +10,7 @@ from types import FrameType
 
 import numpy as np
 
-from isthmus.hardware.errors import HardwareError
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.interface import Robot
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import tick_dtype
@@ -142,7 +142,7 @@ def rt_main(setup: RtSetup, supervisor: Connection) -> None:
         runtime = Runtime(robot, [*policies, trajectory], RealClock(), inbox, sink, setup.config)
         for policy in policies:
             _warm_up(policy)
-    except (HardwareError, ValueError, OSError, ImportError) as error:
+    except (IsthmusError, ValueError, OSError, ImportError) as error:
         supervisor.send(("error", f"{type(error).__name__}: {error}"))
         if robot is not None:
             robot.close()
