@@ -90,6 +90,8 @@ class Trainer:
         run_dir.mkdir(parents=True, exist_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # rsl-rl prints its models
             self.algorithm: PPO = PPO.construct_algorithm(env.get_observations(), env, rsl_rl_config(config), "cpu")
+        # Episodes that all begin together would show each iteration another part of the task.
+        env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=env.max_episode_length)
         self.iteration = 0
         self.seconds = 0.0
 
