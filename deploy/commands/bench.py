@@ -62,8 +62,17 @@ class Bench:
         """Run, print a line a row, write the table."""
         from rich.console import Console
 
+        from isthmus.hardware.virtual.hidden import load_hidden
+
+        from .checks import check_folder, check_range
         from .loop import LoopConfig, Stopwatch, train_base
 
+        check_range("--targets", self.targets, 1)
+        check_range("--iterations", self.iterations, 1)
+        check_range("--seeds", min(self.seeds, default=-1), 0)
+        check_folder("--out", self.out)
+        for arm in self.arms:
+            load_hidden(arm)  # said now, not after minutes of training
         console = Console()
         rows: list[GapRow] = []
         for seed in self.seeds:

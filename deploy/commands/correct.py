@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from tyro.conf import Positional, arg
 
 from .arm import ArmOptions, open_arm
@@ -76,12 +77,20 @@ class Correct:
             )
 
     def _keep(self, bundle: "Bundle") -> None:
-        """Put the attempts of the recording into the dataset; the way to the rest pose is none."""
-        from isthmus.policies.learning.dataset import append_episodes, write_dataset
+        """Put the attempts of the recording into the dataset; the way to the rest pose is none.
+
+        An attempt in which the arm could not be read, as when it is unplugged, stays in the recording only.
+        """
+        from isthmus.policies.learning.dataset import COLUMNS, append_episodes, write_dataset
 
         from ..log import read_log
 
-        episodes = [episode for episode in read_log(self.log).episodes() if episode.policy_id == bundle.sha256]
+        required = [column.field for column in COLUMNS if not column.optional]
+        episodes = [
+            episode
+            for episode in read_log(self.log).episodes()
+            if episode.policy_id == bundle.sha256 and all(np.isfinite(episode.ticks[field]).all() for field in required)
+        ]
         if episodes and (self.out / _DATASET_FILE).exists():
             append_episodes(self.out, episodes)
         elif episodes:

@@ -24,12 +24,17 @@ class Demo:
         """Run all stages and write the report."""
         from rich.console import Console
 
+        from isthmus.hardware.virtual.hidden import load_hidden
+
         from ..report import write_report
         from .arm import ArmOptions, open_arm
+        from .checks import check_folder, check_range
         from .loop import LoopConfig, Stopwatch, run_loop, train_base
 
+        check_range("--seed", self.seed, 0)
+        load_hidden(self.arm)  # said now, not after minutes of training
         out = self.out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        out.mkdir(parents=True, exist_ok=True)
+        check_folder("--out", out)
         config = LoopConfig(
             arm=self.arm,
             seed=self.seed,

@@ -1,10 +1,12 @@
-"""The `isthmus` command as a user calls it, in a process of its own without a terminal."""
+"""The `isthmus` command as a user calls it, in a process of its own, without a terminal unless asked for."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,17 +44,24 @@ class Outcome:
 class Running:
     """A command that runs; in a process group of its own, as a shell starts it."""
 
-    def __init__(self, *arguments: object, folder: Path, program: tuple[str, ...] = PROGRAM) -> None:
+    def __init__(
+        self, *arguments: object, folder: Path, program: tuple[str, ...] = PROGRAM, keyboard: bool = False
+    ) -> None:
+        keys, terminal = os.openpty() if keyboard else (-1, subprocess.DEVNULL)
+        self._keys = keys
         self._printed = Path(tempfile.mkdtemp(dir=folder, prefix="printed-"))
         with (self._printed / "out").open("wb") as out, (self._printed / "err").open("wb") as err:
             self._process = subprocess.Popen(
                 [*program, *map(str, arguments)],
                 cwd=folder,
-                stdin=subprocess.DEVNULL,
+                stdin=terminal,
                 stdout=out,
                 stderr=err,
-                start_new_session=True,  # no terminal; and its group is its own
+                start_new_session=True,  # its group is its own, and it has no terminal but this one
+                preexec_fn=_take_terminal if keyboard else None,
             )
+        if keyboard:
+            os.close(terminal)
 
     @property
     def out(self) -> str:
@@ -77,6 +86,10 @@ class Running:
             assert time.monotonic() < deadline, f"nothing of {what}"
             time.sleep(0.05)
 
+    def press(self, keys: str) -> None:
+        """Keys of its terminal."""
+        os.write(self._keys, keys.encode())
+
     def interrupt(self) -> None:
         """Ctrl-C: the terminal signals the whole group."""
         os.killpg(self._process.pid, signal.SIGINT)
@@ -92,7 +105,14 @@ class Running:
         while left := members(self._process.pid):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.1)
+        if self._keys >= 0:
+            os.close(self._keys)
+            self._keys = -1
         return Outcome(code=code, out=self.out, err=self.err)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def isthmus(*arguments: object, folder: Path) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serial
-from command_line import MOTION_RAD, PROGRAM, Outcome, Running, isthmus, moved_rad, nominal_joints
+from command_line import MOTION_RAD, PROGRAM, Outcome, Running, moved_rad, nominal_joints
 from deploy_fakes import SPEC
 from reach_bundle import write_reach_bundle
 
@@ -17,6 +17,7 @@ from isthmus.deploy.log import Log, read_log
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.virtual.client import VirtualArm
 from isthmus.hardware.virtual.faults import OVERLOAD
+from isthmus.policies.learning.dataset import read_dataset
 
 TARGET = (0.25, 0.1, 0.15)
 NO_CORE = ("torch", "mujoco", "genesis", "rsl_rl", "onnx", "pyarrow", "scipy", "matplotlib", "tensorboard", "PIL")
@@ -117,15 +118,45 @@ def test_an_adapter_unplugged_in_the_midst_is_told_and_what_was_recorded_is_ther
     assert comes_to_rest(arm)
 
 
-def test_an_arm_unplugged_during_corrections_keeps_what_was_finished(reach_bundle: Path, tmp_path: Path):
-    with VirtualArm("soft") as arm:
-        log = tmp_path / "correct.mcap"
-        joints = nominal_joints(tmp_path)
-        arguments = ("--port", arm.port, "--joints", joints, "--out", "data", "--operator", "keyboard")
-        done = isthmus("correct", reach_bundle, *arguments, folder=tmp_path)  # nobody at a keyboard: not begun
-        done.refused("needs a terminal")
-        assert not (tmp_path / "data").exists()
-        assert read_log(log).complete and len(read_log(log).episodes()) == 0
+def at_a_keyboard(arm: VirtualArm, bundle: Path, folder: Path) -> Running:
+    """`isthmus correct` with a person, who takes over in the first attempt and says that it is done."""
+    log = folder / "correct.mcap"
+    arguments = ("--port", arm.port, "--joints", nominal_joints(folder), "--out", "data")
+    running = Running("correct", bundle, *arguments, folder=folder, keyboard=True)
+
+    def seen(what: Callable[[Log], bool]) -> Callable[[], bool]:
+        return lambda: log.exists() and log.stat().st_size > 0 and what(read_log(log))
+
+    running.until(seen(lambda log: bool((log.ticks["episode"] == 0).any())), "the first attempt")
+    running.press(" ")
+    running.until(seen(lambda log: bool(log.ticks["intervention"].any())), "a takeover")
+    running.press("\n")
+    running.until(seen(lambda log: int((log.ticks["episode"] == 1).sum()) > 25), "the second attempt")
+    return running
+
+
+def check_one_correction(folder: Path) -> None:
+    (episode,) = [e for e in read_dataset(folder / "data") if e.ticks["intervention"].any()]
+    assert episode.operator == "KeyboardOperator" and episode.success
+    assert read_log(folder / "correct.mcap").complete
+
+
+def test_an_arm_unplugged_during_corrections_keeps_what_was_finished(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    running = at_a_keyboard(arm, reach_bundle, tmp_path)
+    arm.unplug()
+    running.outcome().refused("went away")
+    check_one_correction(tmp_path)
+
+
+def test_ctrl_c_of_the_person_who_corrects_keeps_what_was_finished(arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    running = at_a_keyboard(arm, reach_bundle, tmp_path)
+    running.press("\x03")
+    ended = running.outcome()
+    assert ended.code == 130 and "Traceback" not in ended.err, ended.err
+    check_one_correction(tmp_path)
+    assert comes_to_rest(arm)
 
 
 def test_nan_of_a_policy_is_told_and_the_arm_holds(arm: VirtualArm, tmp_path: Path):

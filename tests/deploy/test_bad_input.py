@@ -66,6 +66,10 @@ NUMBERS = [
     (("calibrate", *SOFT), "--seed", (-1,)),
     (("learn", "data", "--base", "BUNDLE", "--out", "x.onnx"), "--seed", (-1,)),
     (("virtual",), "--seconds", (-1, "nan")),
+    (("demo", "--quick", "--out", "run"), "--seed", (-1,)),
+    (("bench", "--out", "run"), "--targets", (0,)),
+    (("bench", "--out", "run"), "--iterations", (0,)),
+    (("bench", "--out", "run"), "--seeds", (-1,)),
 ]
 
 
@@ -99,6 +103,8 @@ OUTPUTS = [
     (("learn", "data", "--base", "BUNDLE"), "--out"),
     (("learn", "data", "--base", "BUNDLE", "--out", "x.onnx"), "--joints-out"),
     (("virtual",), "--link"),
+    (("demo", "--quick"), "--out"),
+    (("bench",), "--out"),
 ]
 
 
@@ -159,6 +165,8 @@ def test_an_existing_training_run_is_not_replaced(refuse: Refuse, tmp_path: Path
         (("robots", "r2d2"), ("r2d2", "so101")),
         (("robots", "nothing.toml"), ("nothing.toml",)),
         (("virtual", "--arm", "nothing"), ("nothing", "hard, soft, worn")),
+        (("demo", "--quick", "--arm", "nothing"), ("nothing", "hard, soft, worn")),
+        (("bench", "--arms", "soft", "nothing"), ("nothing", "hard, soft, worn")),
     ],
 )
 def test_what_is_not_there_is_named(arguments: tuple[object, ...], says: tuple[str, ...], refuse: Refuse):

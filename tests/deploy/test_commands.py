@@ -255,6 +255,15 @@ def test_ctrl_c_during_run_keeps_the_recording_and_leaves_no_process(reach_bundl
     assert read_log(tmp_path / "run.mcap").complete
 
 
+def test_ctrl_c_in_lockstep_keeps_the_recording(reach_bundle: Path, tmp_path: Path):
+    running = Running("run", reach_bundle, "--arm", "soft", "--lockstep", "--targets", 2000, folder=tmp_path)
+    running.until(ticks_in(tmp_path / "run.mcap", 50), "an attempt")
+    running.interrupt()
+    assert running.outcome().code == 130
+    recording = read_log(tmp_path / "run.mcap")
+    assert recording.complete and len(recording.ticks) > 50
+
+
 def test_ctrl_c_during_correct_keeps_the_finished_episodes(reach_bundle: Path, tmp_path: Path):
     log = tmp_path / "correct.mcap"
 
@@ -272,6 +281,7 @@ def test_ctrl_c_during_correct_keeps_the_finished_episodes(reach_bundle: Path, t
     assert read_log(log).complete
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_training_keeps_a_checkpoint_that_resumes(tmp_path: Path):
     running = Running("train", "--out", "run", "--envs", 16, "--iterations", 100000, folder=tmp_path)
     running.until(lambda: "iteration 20/" in running.out, "20 iterations")
