@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from policy_contract import CONTRACT
+from torch import nn
+
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.bundle import Provenance, load_bundle
@@ -12,8 +15,6 @@ from isthmus.policies.trajectory import TrajectoryPolicy
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.tasks import get_task, tasks
 from isthmus.sim.world import World
-from policy_contract import CONTRACT
-from torch import nn
 
 ROBOT = load_robot("so101")
 
