@@ -8,10 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
-@contextlib.contextmanager
-def training_progress(title: str, time_limit: float | None) -> Iterator[Callable[[Any], None]]:
-    """A bar for training; gives the function to call with each `ppo.Progress`. Without a terminal, a line every 20 iterations."""
-    columns = (
+def _bar(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -19,9 +17,16 @@ def training_progress(title: str, time_limit: float | None) -> Iterator[Callable
         TimeElapsedColumn(),
         TextColumn("eta"),
         TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
     )
+
+
+@contextlib.contextmanager
+def training_progress(title: str, time_limit: float | None) -> Iterator[Callable[[Any], None]]:
+    """A bar for training; gives the function to call with each `ppo.Progress`. Without a terminal, a line every 20 iterations."""
     console = Console()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with _bar(console) as bar:
         task = bar.add_task(title, total=None, figures="")
 
         def show(progress: Any) -> None:
@@ -43,17 +48,8 @@ def training_progress(title: str, time_limit: float | None) -> Iterator[Callable
 @contextlib.contextmanager
 def attempts_progress(title: str, count: int) -> Iterator[Callable[[int, Any], None]]:
     """A bar for a row of attempts; gives the function to call with index and EpisodeResult."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeElapsedColumn(),
-        TextColumn("eta"),
-        TimeRemainingColumn(),
-    )
     console = Console()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with _bar(console) as bar:
         task = bar.add_task(title, total=count, figures="")
         good = 0
 
