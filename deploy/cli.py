@@ -1,5 +1,6 @@
 """The `isthmus` command."""
 
+import signal
 import sys
 from typing import Annotated
 
@@ -39,6 +40,8 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; exits with 0 when it did what was asked, 2 with the cause on stderr when not."""
+    if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=arguments, config=(OmitArgPrefixes,))
     try:
         code = command.run()

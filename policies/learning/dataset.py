@@ -96,10 +96,13 @@ def write_dataset(root: Path, episodes: Sequence[Episode], *, fps: int, repo_id:
     """Write episodes as a dataset, replacing the one at `root` only when the new one is complete.
 
     Raises:
-        DatasetError: no episodes, empty ones, other joints, robot or period among them, fps that is not theirs, or a missing value.
+        DatasetError: no episodes, empty ones, other joints, robot or period among them, fps that is not theirs, a missing
+            value, or something else at `root`.
     """
     if not episodes:
         raise DatasetError(f"{root}: a dataset needs at least one episode")
+    if root.exists() and not (root / SIDE_FILE).is_file() and (not root.is_dir() or any(root.iterdir())):
+        raise DatasetError(f"{root} exists and is no isthmus dataset; nothing was written, choose another folder")
     info = _dataset_info(episodes[0], repo_id=repo_id, task=task)
     for index, episode in enumerate(episodes):
         _check_episode(episode, index, info, fps)

@@ -94,6 +94,10 @@ class Running:
         """Ctrl-C: the terminal signals the whole group."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """What a service manager does: SIGTERM to the command itself."""
+        self._process.terminate()
+
     def outcome(self) -> Outcome:
         """Wait for the end, and check that nothing of it is left."""
         try:

@@ -241,12 +241,13 @@ def ticks_in(log: Path, count: int):
     return enough
 
 
-def test_ctrl_c_during_run_keeps_the_recording_and_leaves_no_process(reach_bundle: Path, tmp_path: Path):
+@pytest.mark.parametrize("how", ["interrupt", "terminate"])
+def test_an_end_during_run_keeps_the_recording_and_leaves_no_process(reach_bundle: Path, tmp_path: Path, how: str):
     with VirtualArm("soft") as arm:
         joints = nominal_joints(tmp_path)
         running = Running("run", reach_bundle, "--port", arm.port, "--joints", joints, folder=tmp_path)
         running.until(ticks_in(tmp_path / "run.mcap", 50), "an attempt")
-        running.interrupt()
+        getattr(running, how)()
         ended = running.outcome()
         held = arm.truth().joint_pos
         assert ended.code == 130

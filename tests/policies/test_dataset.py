@@ -165,6 +165,19 @@ def test_the_side_file_says_units_and_joints(tmp_path):
     assert info.units["action"] == "rad" and info.units["base_action"] == "action units"
 
 
+def test_a_folder_of_something_else_is_never_replaced(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(b"x")
+    (tmp_path / "file").write_bytes(b"x")
+    for name in ("photos", "file"):
+        with pytest.raises(DatasetError, match="exists and is no isthmus dataset"):
+            write(tmp_path / name, [episode(0)])
+    assert (tmp_path / "photos" / "one.jpg").read_bytes() == b"x"
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "empty", [episode(0)])
+    assert len(read_dataset(tmp_path / "empty")) == 1
+
+
 def test_appended_episodes_come_after_the_old_ones(tmp_path):
     root = tmp_path / "set"
     write(root, [episode(0)])
