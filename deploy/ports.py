@@ -20,6 +20,7 @@ class RuntimeConfig:
     torque_factor: float = 2.0  # see safety.robot_limits
     operator_timeout_s: float = 0.3  # s without a sign of life from a person who drives
     supervisor_timeout_s: float | None = 1.0  # s; None in lockstep, where the supervisor is the loop itself
+    following_timeout_s: float = 1.0  # s that a joint may stay as far from its target as limits allow
     fault_hold_s: float = 2.0  # s of holding after a fault before damping, where nobody reacts
     takeover: TakeoverConfig = field(default_factory=TakeoverConfig)
     monitor: MonitorLimits = field(default_factory=MonitorLimits)

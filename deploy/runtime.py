@@ -14,10 +14,12 @@ from .clock import Clock
 from .messages import ControlCommand, OperatorCommand, make_event
 from .modes import DRIVING, REQUESTS, Event, Mode, next_mode
 from .ports import Inbox, RuntimeConfig, Sink
-from .safety import complaint, leak, limit_targets, robot_limits
+from .safety import Following, complaint, leak, limit_targets, out_of_range, robot_limits
 from .takeover import Blend, TipDrive
 from .tick_record import TickRecord
 from .timing import Lateness
+
+DAMP_RETRY_NS = 500_000_000
 
 
 class Runtime:
@@ -79,6 +81,8 @@ class Runtime:
         self._fault_deadline_ns: int | None = None
         self._bus_errors = 0
         self._bus_error_level = 0.0
+        self._following = Following(robot.spec, self._limits, round(config.following_timeout_s / period_s))
+        self._damp_again_ns: int | None = None  # when to try once more to switch torque off
         self.now_ns = self._deadline_ns = clock.now_ns()
         self._record = TickRecord(n, actions)
 
@@ -112,7 +116,10 @@ class Runtime:
         self._human.fill(np.nan)
         policy = self._act(state)
         if state is not None and self.mode in DRIVING:
+            self._watch_following(state.joint_pos)
             written_ns = self._command(state, policy)
+        elif self._damp_again_ns is not None and self.now_ns >= self._damp_again_ns:
+            self._damp("")
         self._write_record(state, previous, policy, written_ns, late_us)
         self.ticks += 1
 
@@ -148,9 +155,8 @@ class Runtime:
         if event is None:
             return
         if event is Event.ASK_READY and self.mode is Mode.DAMP and not (self._state_ok and self._startable):
-            self._note_fault(
-                "cannot arm: the joints cannot be read, or lie outside their range; move them inside by hand and ask again"
-            )
+            reason = out_of_range(self._robot.spec, self.joint_pos) if self._state_ok else "the joints cannot be read"
+            self._note_fault(f"cannot arm: {reason}")
             return
         if event is Event.ASK_POLICY and not self._select_policy():
             return
@@ -222,10 +228,14 @@ class Runtime:
         return True
 
     def _damp(self, cause: str) -> None:
+        again = self._damp_again_ns is not None
+        self._damp_again_ns = None
         try:
             self._robot.damp()
         except HardwareError as error:
-            self._note_fault(f"{cause}torque could not be switched off: {error}")
+            self._damp_again_ns = self.now_ns + DAMP_RETRY_NS
+            if not again:
+                self._note_fault(f"{cause}torque could not be switched off, trying on: {error}")
 
     def _fail(self, event: Event, text: str) -> None:
         self._note_fault(text)
@@ -248,7 +258,6 @@ class Runtime:
     def _hardware_fault(self, error: HardwareError) -> None:
         """Stop driving: hold where the bus still answers, otherwise try to damp."""
         self._state_ok = False
-        self._rebase = True
         text = f"{type(error).__name__}: {error}"
         if self.mode not in DRIVING:
             if text != self.fault:
@@ -299,16 +308,17 @@ class Runtime:
         np.clip(joint_pos, self._limits.lower, self._limits.upper, out=self.executed)
         self._increment.fill(0.0)
         self._rebase = False
-        outside = np.abs(self.executed - joint_pos)
-        self._startable = bool((outside <= self._limits.step).all())
-        if not self._startable and self.mode in DRIVING:
-            names = [
-                joint.name
-                for joint, far in zip(self._robot.spec.joints, outside > self._limits.step, strict=True)
-                if far
-            ]
+        self._startable = not (reason := out_of_range(self._robot.spec, joint_pos))
+        if reason and self.mode in DRIVING:
+            self._fail(Event.HARDWARE_LOST, reason)
+
+    def _watch_following(self, joint_pos: np.ndarray) -> None:
+        late = self._following.late(self.executed, joint_pos)
+        if late:
             self._fail(
-                Event.HARDWARE_LOST, f"joints {names} lie outside their range; move them inside by hand, then arm again"
+                Event.HARDWARE_FAULT,
+                f"{', '.join(late)} did not follow the target for {self._config.following_timeout_s} s: blocked, or without torque; "
+                "clear its way, check its power and that nobody else writes to the bus",
             )
 
     def _act(self, state: JointState | None) -> BoundPolicy | None:

@@ -75,6 +75,42 @@ def limit_targets(
     return safe, flags
 
 
+START_MARGIN = (
+    0.1  # rad beyond its range that a resting joint may read: soft stops, gear play and encoder offsets add up to that
+)
+FOLLOWING_SHARE = 0.95  # of the largest distance to the target that limits allow
+
+
+def out_of_range(spec: RobotSpec, joint_pos: np.ndarray) -> str:
+    """Which measured joints, shape (n,), rad, lie too far outside their range to start from, with the remedy; "" for none."""
+    far = [
+        f"{joint.name} at {angle:.2f} rad (range {joint.lower:.2f} .. {joint.upper:.2f})"
+        for joint, angle in zip(spec.joints, joint_pos.tolist(), strict=True)
+        if not joint.lower - START_MARGIN <= angle <= joint.upper + START_MARGIN
+    ]
+    if not far:
+        return ""
+    return f"{', '.join(far)} lies outside its range; move it inside by hand, or check its calibration, then ask again"
+
+
+class Following:
+    """For how long each joint has stayed as far from its target as limits allow: it is blocked, or its servo lost its torque."""
+
+    def __init__(self, spec: RobotSpec, limits: Limits, ticks: int) -> None:
+        """Joints are late after so many ticks."""
+        self._names, self._lead, self._ticks = spec.joint_names, FOLLOWING_SHARE * limits.lead, ticks
+        self._behind = np.zeros(len(spec.joints), dtype=np.int64)
+
+    def late(self, target: np.ndarray, joint_pos: np.ndarray) -> list[str]:
+        """Look at executed targets and measured angles, shape (n,), rad, of a tick; the joints that are late, then counts anew."""
+        self._behind = np.where(np.abs(target - joint_pos) >= self._lead, self._behind + 1, 0)
+        if self._behind.max() < self._ticks:
+            return []
+        late = [name for name, ticks in zip(self._names, self._behind, strict=True) if ticks >= self._ticks]
+        self._behind.fill(0)
+        return late
+
+
 @dataclass(frozen=True, kw_only=True)
 class MonitorLimits:
     """When driving must end."""

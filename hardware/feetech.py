@@ -51,6 +51,7 @@ class FeetechArm:
         self._lower = self.spec.array("lower") - _RANGE_MARGIN
         self._upper = self.spec.array("upper") + _RANGE_MARGIN
         self._torque_on = False
+        self._goal: list[int] = []  # counts, of the last goal sent
         n = len(spec.joints)
         self._counts = np.zeros(n)
         self._counts_per_s = np.zeros(n)
@@ -110,10 +111,13 @@ class FeetechArm:
         self._send_goal(self._map.to_counts(joint_target))
 
     def hold(self) -> None:
-        """Command the measured pose, with torque on; a servo that reports a fault does not keep the others from it."""
+        """Keep the last goal, or the measured pose where torque was off; a servo's fault does not keep the others from it.
+
+        Not the measured pose each time: an arm hangs below its goal by what gravity takes, so it would sink at every call.
+        """
         self._require_connected()
         if self._torque_on:
-            self._send_goal(self._measured_counts())
+            self._send_goal(self._goal)
         else:
             self._hold_and_switch_on()
 
@@ -216,7 +220,8 @@ class FeetechArm:
         self._torque_on = True
 
     def _send_goal(self, counts: list[int] | np.ndarray) -> None:
-        self.bus.sync_write("goal_position", {i: int(c) for i, c in zip(self._ids, counts, strict=True)})
+        self._goal = [int(count) for count in counts]
+        self.bus.sync_write("goal_position", dict(zip(self._ids, self._goal, strict=True)))
 
 
 def _narrowed(spec: RobotSpec, encoders: EncoderMap) -> RobotSpec:

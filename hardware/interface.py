@@ -37,7 +37,7 @@ class Robot(Protocol):
         ...
 
     def hold(self) -> None:
-        """Command the measured pose."""
+        """Stay: keep the last target, or take the measured pose where torque was off. Repeating it changes nothing."""
         ...
 
     def damp(self) -> None:

@@ -278,7 +278,13 @@ def _interventions(episodes: Sequence[Episode]) -> int:
 
 def _offsets(loop: _Loop, episodes: Sequence[Episode]) -> tuple[dict[str, float], dict[str, float]]:
     """Offsets and their deviations; the loop goes on with a calibration that has them."""
-    fit = offsets_from_corrections(loop.arm.spec, episodes)
+    from isthmus.calibration.touchoff import TouchOffError
+
+    try:
+        fit = offsets_from_corrections(loop.arm.spec, episodes)
+    except TouchOffError as error:  # the policy was good enough that hardly anybody had to correct it
+        loop.watch.say(f"no offsets: {error}")
+        return {}, {}
     offsets = offsets_by_joint(fit)
     loop.calibration = with_added_offsets(loop.calibration, offsets)
     loop.calibration.save(loop.out / "joints.json")

@@ -90,7 +90,8 @@ class FakeRobot:
         self.calls.append("hold")
         if self.fail_hold is not None:
             raise self.fail_hold
-        self.goal = self.joint_pos.copy()
+        if self.goal is None:
+            self.goal = self.joint_pos.copy()
 
     def damp(self) -> None:
         self.calls.append("damp")
