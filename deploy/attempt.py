@@ -134,10 +134,10 @@ class EpisodeRunner(ABC):
         Raises:
             SessionError: the runtime refuses or reports a fault; carries its text.
         """
-        for mode in (Mode.DAMP, Mode.READY):
-            self._ask(mode)
-        self._wait(lambda status: status.arrived, "reach its start pose", timeout_s)
-        self._pass_time(_SETTLE_S)
+        self._ask(Mode.DAMP)
+        ready = self._ask(Mode.READY)
+        self._wait(lambda status: status.arrived, "reach its start pose", timeout_s, since=ready)
+        self._pass_time(_SETTLE_S, since=ready)
 
     def hold(self) -> None:
         """Keep the arm where it is."""
@@ -212,7 +212,8 @@ class EpisodeRunner(ABC):
         before = self.status()
         if before.mode not in (Mode.READY, Mode.HOLD):
             raise SessionError(
-                f"the runtime is in mode {before.mode.name}, an attempt begins from READY or HOLD; call arm() first"
+                f"the runtime is in mode {before.mode.name}{_last_fault(before)}, an attempt begins from READY or HOLD; "
+                "call arm() first"
             )
         episode = self._next_episode
         self._next_episode += 1
@@ -306,33 +307,37 @@ class EpisodeRunner(ABC):
             )
         return aim
 
-    def _ask(self, mode: Mode, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0) -> None:
-        """Ask for a mode and wait until the runtime is in it."""
-        faults = self.status().faults
+    def _ask(self, mode: Mode, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0) -> Status:
+        """Ask for a mode and wait until the runtime is in it; returns how it is then."""
+        before = self.status()
         sequence = self._send(mode, episode=episode, target=target, policy_index=policy_index)
-        self._wait(lambda status: status.accepted >= sequence, "answer", 5.0)
-        status = self.status()
+        status = self._wait(lambda status: status.accepted >= sequence, "answer", 5.0, since=before)
         # A fault or an operator may have moved it on at once; then the caller sees that.
-        if status.mode is not mode and status.faults > faults:
+        if status.mode is not mode and status.faults > before.faults:
             raise SessionError(status.fault)
         if status.mode is not mode and not (mode is Mode.POLICY and status.episode == episode):
-            raise SessionError(f"the runtime refused {mode.name}; it is in mode {status.mode.name}")
+            raise SessionError(
+                f"the runtime refused {mode.name}; it is in mode {status.mode.name}{_last_fault(status)}"
+            )
+        return status
 
-    def _wait(self, done: Callable[[Status], bool], what: str, timeout_s: float) -> None:
-        begin = self.status()
+    def _wait(self, done: Callable[[Status], bool], what: str, timeout_s: float, *, since: Status) -> Status:
+        """Wait until `done`, and return how the runtime is then; a fault after `since` ends the wait with its text."""
+        begin_ns = self.status().monotonic_ns
         while not done(status := self.status()):
-            if status.faults > begin.faults:
+            if status.faults > since.faults:
                 raise SessionError(status.fault)
-            if status.monotonic_ns - begin.monotonic_ns > timeout_s * 1e9:
+            if status.monotonic_ns - begin_ns > timeout_s * 1e9:
                 raise SessionError(
                     f"the arm did not {what} within {timeout_s:g} s (mode {status.mode.name}); {status.fault or 'no fault'}"
                 )
             self._advance()
+        return status
 
-    def _pass_time(self, duration_s: float) -> None:
+    def _pass_time(self, duration_s: float, *, since: Status) -> None:
+        """Let time pass; a fault after `since` is raised with its text."""
         begin_ns = self.status().monotonic_ns
-        while self.status().monotonic_ns - begin_ns < duration_s * 1e9:
-            self._advance()
+        self._wait(lambda status: status.monotonic_ns - begin_ns >= duration_s * 1e9, "", math.inf, since=since)
 
     def __enter__(self: Self) -> Self:
         """The session itself; it is already running."""
@@ -343,6 +348,10 @@ class EpisodeRunner(ABC):
     ) -> None:
         """End it."""
         self.close()
+
+
+def _last_fault(status: Status) -> str:
+    return f" (last fault: {status.fault})" if status.fault else ""
 
 
 def operator_name(factory: OperatorFactory) -> str:

@@ -37,7 +37,7 @@ from .shm import Mailbox, Ring
 from .status import fill_status
 
 MAX_TRAJECTORY_TICKS = 6000
-_ORPHAN_S = 5.0
+_ORPHAN_S = 3.0  # s without a supervisor: as long as the runtime takes to hold and then go limp
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -301,7 +301,10 @@ def _open_error(port: str, baudrate: int, error: OSError | ValueError) -> Hardwa
     if code in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
         return PortNotFound(f"serial port {port} does not exist; plug the adapter in, look in /dev/serial/by-id")
     if code in (errno.EBUSY, errno.EAGAIN):
-        return PortBusy(f"serial port {port} is in use by another process; end that one first")
+        return PortBusy(
+            f"serial port {port} is in use by another process; end that one first "
+            "(a command that was just killed gives the port back within a few seconds)"
+        )
     if code in (errno.EACCES, errno.EPERM):
         return HardwareError(f"no permission to open {port}; add yourself to the group that owns it (often dialout)")
     return HardwareError(f"{port} cannot be opened as a serial port at {baudrate} baud: {error}")

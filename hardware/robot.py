@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .robot_checks import check_robot
 from .structure import FormatError, read_toml
 
 ROBOTS_DIR = Path(__file__).parent / "robots"
@@ -130,7 +131,7 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
         counts_per_turn=file.counts_per_turn,
         workspace=file.workspace,
     )
-    _check(spec, path)
+    check_robot(spec, path)
     return spec
 
 
@@ -151,24 +152,3 @@ def _joint(joint: _JointFile, defaults: _Defaults, path: Path) -> JointSpec:
         rest_pos=joint.rest_pos,
         **values,  # pyright: ignore[reportArgumentType]
     )
-
-
-def _check(spec: RobotSpec, path: Path) -> None:
-    for field, values in (("name", spec.joint_names), ("bus_id", [joint.bus_id for joint in spec.joints])):
-        if len(set(values)) != len(values):
-            raise FormatError(f"{path}: {field} of the joints must be unique, got {list(values)}")
-    for joint in spec.joints:
-        if not joint.lower < joint.upper:
-            raise FormatError(f"{path}: joint {joint.name!r}: range {joint.lower} .. {joint.upper} rad is empty")
-        for key in ("default_pos", "rest_pos"):
-            if not joint.lower <= getattr(joint, key) <= joint.upper:
-                raise FormatError(
-                    f"{path}: joint {joint.name!r}: {key} {getattr(joint, key)} rad lies outside its range"
-                )
-        if joint.direction not in (-1, 1):
-            raise FormatError(f"{path}: joint {joint.name!r}: direction must be 1 or -1, got {joint.direction}")
-        for key in ("kp", "effort_limit", "velocity_limit"):
-            if not getattr(joint, key) > 0:
-                raise FormatError(f"{path}: joint {joint.name!r}: {key} must be positive, got {getattr(joint, key)}")
-    if not spec.model_path.is_file():
-        raise FormatError(f"{path}: model {spec.model_path} does not exist")

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from isthmus.hardware.structure import FormatError, structure, unstructure
 from .contract import Contract, ContractError, check_contract
 from .policy import PolicyOutput
 
-MANIFEST_KEY, GOLDEN_KEY = "isthmus.manifest", "isthmus.golden"
+MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY = "isthmus.manifest", "isthmus.golden", "isthmus.sha256"
+_NO_DIGEST = "0" * 64
+_DIGEST = re.compile(re.escape(DIGEST_KEY.encode()) + rb".{1,4}?([0-9a-f]{64})", re.DOTALL)
 SCHEMA = 1
 TARGET_OUTPUT = "joint_target_next"
 PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
@@ -98,7 +101,21 @@ def encode_metadata(manifest: Manifest, golden: Mapping[str, np.ndarray]) -> dic
     return {
         MANIFEST_KEY: json.dumps(unstructure(manifest), sort_keys=True),
         GOLDEN_KEY: base64.b64encode(buffer.getvalue()).decode(),
+        DIGEST_KEY: _NO_DIGEST,  # `seal` fills it in
     }
+
+
+def seal(data: bytes) -> bytes:
+    """The file with the digest of its own bytes written into it, so that graph, manifest and golden rows belong together.
+
+    The digest is taken with zeros in its place. Raises BundleError where there is no place for it.
+    """
+    found = _DIGEST.search(data)
+    if found is None:
+        raise BundleError(f"the model has no property {DIGEST_KEY!r}; make it with `encode_metadata`")
+    start, end = found.span(1)
+    blank = data[:start] + _NO_DIGEST.encode() + data[end:]
+    return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
 
 
 def load_bundle(path: Path | str) -> Bundle:
@@ -111,13 +128,16 @@ def load_bundle(path: Path | str) -> Bundle:
     if not path.is_file():
         raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
     data = path.read_bytes()
+    if _DIGEST.search(data) is not None:  # before anything is parsed
+        _check_digest(data, path)
     session = _open_session(data, path)
-    properties = session.get_modelmeta().custom_metadata_map
-    for key in (MANIFEST_KEY, GOLDEN_KEY):
+    properties = _properties(session, path)
+    for key in (MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY):
         if key not in properties:
             raise BundleError(
                 f"{path}: an ONNX file without {key!r} is not an isthmus bundle; make one with `isthmus export`"
             )
+    _check_digest(data, path)
     try:
         manifest = structure(json.loads(properties[MANIFEST_KEY]), Manifest, source=f"{path}: manifest")
         check_contract(manifest.contract)
@@ -193,6 +213,20 @@ def _open_session(data: bytes, path: Path) -> ort.InferenceSession:
         raise BundleError(f"{path}: not an ONNX model that onnxruntime {ort.__version__} can load: {error}") from None
 
 
+def _check_digest(data: bytes, path: Path) -> None:
+    if _DIGEST.search(data) is None or seal(data) != data:
+        raise BundleError(
+            f"{path}: the file is damaged or was edited: its bytes do not have the digest it carries. Do not run it: export again"
+        )
+
+
+def _properties(session: ort.InferenceSession, path: Path) -> dict[str, str]:
+    try:
+        return session.get_modelmeta().custom_metadata_map
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{path}: the file is damaged: its properties are no text ({error}); export again") from None
+
+
 def _decode_golden(text: str) -> dict[str, np.ndarray]:
     with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
@@ -214,7 +248,7 @@ def _check_tensors(bundle: Bundle) -> None:
 
 def _replay(bundle: Bundle) -> None:
     policy, golden = bundle.policy(), bundle.golden
-    checked = (TARGET_OUTPUT, "base_action")
+    checked = (TARGET_OUTPUT, "base_action", *(("residual_action", "gate") if bundle.manifest.residual else ()))
     signals = _signal_widths(bundle.manifest.contract)
     missing = [name for name in (*signals, *checked) if name not in golden]
     if missing or len(golden[TARGET_OUTPUT]) < 2:

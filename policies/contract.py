@@ -4,7 +4,9 @@ The contract is compiled to a torch module for training (`learning/graph.py`) an
 graph takes raw signals and returns joint targets in rad: there is no second implementation of it.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain
@@ -119,6 +121,9 @@ def contract_joints(robot: RobotSpec) -> tuple[ContractJoint, ...]:
 
 def check_contract(contract: Contract) -> None:
     """Refuse a contract that cannot be computed; raises ContractError saying which value and what is expected."""
+    for where, number in _numbers(contract):
+        if not math.isfinite(number):
+            raise ContractError(f"contract: {where} = {number}; every number must be finite, make the contract again")
     names = contract.joint_names
     if contract.schema != SCHEMA:
         raise ContractError(f"contract schema {contract.schema} is not supported; this isthmus reads schema {SCHEMA}")
@@ -156,9 +161,21 @@ def bind(contract: Contract, robot: RobotSpec) -> list[int]:
         own = robot.joints[robot.joint_names.index(joint.name)]
         for field in ("kp", "kd", "lower", "upper", "default_pos", "velocity_limit", "effort_limit"):
             trained, real = getattr(joint, field), getattr(own, field)
-            if abs(trained - real) > 1e-9:
+            if not abs(trained - real) <= 1e-9:  # so that NaN differs from everything
                 raise ContractError(
                     f"joint {joint.name!r}: the policy was trained with {field} = {trained}, the robot has {real}; "
                     "retrain for this robot or restore its robot.toml"
                 )
     return [robot.joint_names.index(name) for name in contract.joint_names]
+
+
+def _numbers(value: object, where: str = "") -> Iterator[tuple[str, float]]:
+    """Every number below a value with its place, e.g. `joints[2].kp`."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _numbers(getattr(value, field.name), f"{where}.{field.name}".lstrip("."))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _numbers(item, f"{where}[{index}]")
+    elif isinstance(value, (int, float)):
+        yield where, value

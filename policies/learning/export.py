@@ -12,7 +12,7 @@ from torch import nn
 
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle
+from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle, seal
 from ..contract import Contract
 from .graph import PolicyGraph
 
@@ -43,7 +43,7 @@ def write_bundle(path: Path, model: onnx.ModelProto, manifest: Manifest, golden:
     """Attach manifest and golden rows to a model and write it, whole or not at all."""
     helper.set_model_props(model, encode_metadata(manifest, golden))
     temporary = path.with_suffix(".tmp")
-    onnx.save_model(model, str(temporary))
+    temporary.write_bytes(seal(model.SerializeToString()))
     temporary.replace(path)
 
 

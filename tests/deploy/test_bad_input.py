@@ -17,7 +17,7 @@ from isthmus.deploy.cli import main
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.robot import ROBOTS_DIR, load_robot
 from isthmus.hardware.virtual.hidden import hidden_path
-from isthmus.policies.bundle import GOLDEN_KEY
+from isthmus.policies.bundle import GOLDEN_KEY, seal
 
 SOFT = ("--arm", "soft", "--lockstep")
 SCRIPTED = (*SOFT, "--operator", "scripted")
@@ -325,7 +325,9 @@ def test_a_bundle_whose_golden_rows_fail_is_refused(refuse: Refuse, reach_bundle
         tensor for node in model.graph.node for tensor in (a.t for a in node.attribute) if tensor.raw_data == b"\0\0 B"
     )
     gain.raw_data = b"\0\0!B"  # 40 -> 40.25
-    onnx.save_model(model, str(tmp_path / "changed.onnx"))
+    onnx.save_model(model, str(tmp_path / "edited.onnx"))
+    refuse("run", tmp_path / "edited.onnx", *SOFT, *TARGET, says=("damaged or was edited", "export again"))
+    (tmp_path / "changed.onnx").write_bytes(seal(model.SerializeToString()))
     refuse("run", tmp_path / "changed.onnx", *SOFT, *TARGET, says=("golden row", "export again"))
 
 
@@ -341,7 +343,7 @@ def test_a_file_that_is_no_bundle_or_only_part_of_one_is_refused(
     kept = [p for p in model.metadata_props if p.key != GOLDEN_KEY]
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
-    onnx.save_model(model, str(path))
+    path.write_bytes(seal(model.SerializeToString()))
     refuse("run", path, *SOFT, says=("part.onnx", GOLDEN_KEY, "isthmus export"))
 
 

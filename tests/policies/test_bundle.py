@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import GOLDEN_KEY, MANIFEST_KEY, BundleError, Provenance, load_bundle
+from isthmus.policies.bundle import GOLDEN_KEY, MANIFEST_KEY, BundleError, Provenance, load_bundle, seal
 from isthmus.policies.contract import observation_width
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
@@ -49,7 +49,8 @@ def edited(path: Path, tmp_path: Path, change) -> Path:
     model = onnx.load(str(path))
     change(model)
     copy = tmp_path / "edited.onnx"
-    onnx.save_model(model, str(copy))
+    data = model.SerializeToString()
+    copy.write_bytes(seal(data) if len(model.metadata_props) else data)  # as somebody who edits and exports would
     return copy
 
 
@@ -143,6 +144,30 @@ def test_changed_weights_fail_the_golden_rows(path, tmp_path):
 def test_damaged_bundles_are_refused_with_the_cause(path, tmp_path, change, word):
     with pytest.raises(BundleError, match=word):
         load_bundle(edited(path, tmp_path, change))
+
+
+def test_no_byte_of_a_bundle_can_change_unnoticed(path, tmp_path):
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    places = [
+        *rng.integers(0, len(data), 150),
+        *range(data.index(b"isthmus.sha256"), len(data), 7),
+    ]
+    for place in places:
+        changed = bytearray(data)
+        changed[place] ^= int(rng.integers(1, 256))
+        (tmp_path / "changed.onnx").write_bytes(changed)
+        with pytest.raises(BundleError):
+            load_bundle(tmp_path / "changed.onnx")
+
+
+def test_an_edited_manifest_does_not_belong_to_its_graph_any_more(path, tmp_path):
+    """Reversed joints pass golden rows and binding: names and numbers agree, only their meaning does not."""
+    model = onnx.load(str(path))
+    edit_manifest(lambda m: m["contract"]["joints"].reverse())(model)
+    onnx.save_model(model, str(tmp_path / "shuffled.onnx"))
+    with pytest.raises(BundleError, match="damaged or was edited"):
+        load_bundle(tmp_path / "shuffled.onnx")
 
 
 def test_files_that_are_no_bundles(tmp_path):

@@ -1,0 +1,178 @@
+"""What a robot must satisfy beyond the form of its file: numbers that joint, bus and workspace can have, and a model that fits."""
+
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .kinematics import KinematicChain, chain_from_mjcf
+from .structure import FormatError
+
+if TYPE_CHECKING:
+    from .robot import JointSpec, RobotSpec
+
+_TURN = 2.0 * math.pi
+_RANGE_TOLERANCE = 1e-3  # rad, for ranges that were rounded on the way from the model
+_LOOKS_LIKE = {"rad": (_TURN, "degrees"), "rad/s": (20.0, "degrees/s"), "m": (3.0, "mm")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Interval:
+    """The numbers that a key may have. Both ends are finite, so that neither NaN nor infinity lies inside."""
+
+    low: float
+    high: float
+    unit: str = ""
+    open_low: bool = False  # whether `low` itself is refused
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low < value if self.open_low else self.low <= value
+        return above and (value < self.high if self.open_high else value <= self.high)
+
+    def expected(self, key: str) -> str:
+        """As an inequality with its unit."""
+        low, high = "<" if self.open_low else "<=", "<" if self.open_high else "<="
+        return f"{self.low:.10g} {low} {key} {high} {self.high:.10g} {self.unit}".rstrip()
+
+    def hint(self, value: float) -> str:
+        """What a number that is far too large probably is."""
+        beyond, name = _LOOKS_LIKE.get(self.unit, (math.inf, ""))
+        return f"; it looks like {name}, this file is in {self.unit}" if beyond <= abs(value) < math.inf else ""
+
+
+_ANGLE = _Interval(low=-_TURN, high=_TURN, unit="rad")
+_JOINT = {
+    "bus_id": _Interval(low=0, high=252),
+    "default_pos": _ANGLE,
+    "rest_pos": _ANGLE,
+    "velocity_limit": _Interval(low=0.0, high=20.0, unit="rad/s", open_low=True),
+    "effort_limit": _Interval(low=0.0, high=500.0, unit="N m", open_low=True),
+    "kp": _Interval(low=0.5, high=500.0, unit="N m/rad", open_low=True, open_high=True),
+    "kd": _Interval(low=0.0, high=50.0, unit="N m s/rad"),
+    "p_gain": _Interval(low=0, high=254),
+}
+_BUS = {
+    "baudrate": _Interval(low=1, high=100_000_000, unit="bit/s"),
+    "counts_per_turn": _Interval(low=1, high=2**20),
+}
+_WORKSPACE = {
+    "azimuth": _Interval(low=-math.pi, high=math.pi, unit="rad"),
+    "radius": _Interval(low=0.0, high=3.0, unit="m", open_high=True),
+    "height": _Interval(low=-3.0, high=3.0, unit="m", open_low=True, open_high=True),
+}
+
+
+def check_robot(spec: "RobotSpec", path: Path) -> None:
+    """Refuse a robot that cannot be.
+
+    Args:
+        spec: what the file says.
+        path: the file, for the error text.
+
+    Raises:
+        FormatError: names file, joint, key, value and what is expected.
+    """
+    _check_unique(spec, path)
+    for joint in spec.joints:
+        _check_joint(joint, f"{path}: joint {joint.name!r}:")
+    for key, interval in _BUS.items():
+        _check_number(f"{path}:", key, getattr(spec, key), interval)
+    chain = _check_model(spec, path)
+    _check_workspace(spec, chain, f"{path}: [workspace]")
+
+
+def _check_number(where: str, key: str, value: float, interval: _Interval) -> None:
+    if value not in interval:
+        raise FormatError(f"{where} {key} = {value}; expected {interval.expected(key)}{interval.hint(value)}")
+
+
+def _check_pair(where: str, key: str, pair: tuple[float, float], interval: _Interval) -> None:
+    for value in pair:
+        _check_number(where, key, value, interval)
+    if not pair[0] < pair[1]:
+        raise FormatError(f"{where} {key} = {list(pair)} {interval.unit}; expected the lower end first, then the upper")
+
+
+def _check_unique(spec: "RobotSpec", path: Path) -> None:
+    if not spec.joints:
+        raise FormatError(f"{path}: joints = []; expected at least one [[joints]]")
+    for field, values in (("name", spec.joint_names), ("bus_id", [joint.bus_id for joint in spec.joints])):
+        if len(set(values)) != len(values):
+            raise FormatError(f"{path}: {field} of the joints must be unique, got {list(values)}")
+
+
+def _check_joint(joint: "JointSpec", where: str) -> None:
+    _check_pair(where, "range", (joint.lower, joint.upper), _ANGLE)
+    for key, interval in _JOINT.items():
+        _check_number(where, key, getattr(joint, key), interval)
+    own = _Interval(low=joint.lower, high=joint.upper, unit="rad")
+    for key in ("default_pos", "rest_pos"):
+        _check_number(where, key, getattr(joint, key), own)
+    if joint.direction not in (-1, 1):
+        raise FormatError(f"{where} direction = {joint.direction}; expected 1 or -1")
+
+
+def _check_model(spec: "RobotSpec", path: Path) -> KinematicChain:
+    """That the joints are the model's and stay within its ranges; returns the chain to the tip."""
+    if not spec.model_path.is_file():
+        raise FormatError(f"{path}: model {spec.model_path} does not exist")
+    ranges = _hinge_ranges(spec.model_path)
+    for joint in spec.joints:
+        where = f"{path}: joint {joint.name!r}:"
+        if joint.name not in ranges:
+            raise FormatError(f"{where} {spec.model_path} has no such hinge; it has: {', '.join(ranges)}")
+        lower, upper = ranges[joint.name]
+        if not (joint.lower >= lower - _RANGE_TOLERANCE and joint.upper <= upper + _RANGE_TOLERANCE):
+            raise FormatError(
+                f"{where} range = {[joint.lower, joint.upper]} rad; expected no more than the {[lower, upper]} rad "
+                f"of {spec.model_path}"
+            )
+    try:
+        chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"{path}: tip_site = {spec.tip_site!r}; no chain of named hinges leads there: {error}") from None
+    missing = [name for name in chain.joint_names if name not in spec.joint_names]
+    if missing:
+        raise FormatError(f"{path}: joints {missing} move tip_site {spec.tip_site!r}; expected them among the [[joints]]")
+    return chain
+
+
+def _hinge_ranges(model_path: Path) -> dict[str, tuple[float, float]]:
+    """Range of each named hinge of an MJCF, rad."""
+    try:
+        root = ET.parse(model_path).getroot()
+    except ET.ParseError as error:
+        raise FormatError(f"{model_path}: cannot be read as XML: {error}") from None
+    compiler = root.find("compiler")
+    degrees = compiler is None or compiler.get("angle", "degree") == "degree"  # MuJoCo's default
+    joints = [joint for body in root.findall("worldbody") for joint in body.iter("joint")]
+    return {
+        joint.attrib["name"]: _range(joint, model_path, math.pi / 180.0 if degrees else 1.0)
+        for joint in joints
+        if "name" in joint.attrib and joint.get("type", "hinge") == "hinge"
+    }
+
+
+def _range(joint: ET.Element, model_path: Path, rad: float) -> tuple[float, float]:
+    text = joint.get("range", "")
+    try:
+        lower, upper = (float(word) * rad for word in text.split())
+    except ValueError:
+        raise FormatError(
+            f"{model_path}: joint {joint.get('name')!r}: range = {text!r}; expected two numbers on the joint itself"
+        ) from None
+    return lower, upper
+
+
+def _check_workspace(spec: "RobotSpec", chain: KinematicChain, where: str) -> None:
+    workspace = spec.workspace
+    for key, interval in _WORKSPACE.items():
+        _check_pair(where, key, getattr(workspace, key), interval)
+    narrowest = min(joint.upper - joint.lower for joint in spec.joints if joint.name in chain.joint_names)
+    # Beyond these, no pose is left to sample targets from.
+    margin = _Interval(low=0.0, high=narrowest / 2.0, unit="rad", open_high=True)
+    clearance = _Interval(low=0.0, high=3.0, unit="m", open_high=True)
+    _check_number(where, "joint_margin", workspace.joint_margin, margin)
+    _check_number(where, "clearance", workspace.clearance, clearance)
