@@ -190,7 +190,7 @@ class EpisodeRunner(ABC):
         probe = TrajectoryPolicy(joint_names=self._joint_names(), period_ns=self._period_ns)
         probe.load(joint_targets)
         self._load_trajectory(np.asarray(joint_targets, dtype=np.float64))
-        ticks = probe.duration_ticks(self.status().executed_target)
+        ticks = probe.duration_ticks(self._armed().executed_target)
         self._use_operator(None)
         # Nothing to reach: the target is where the tip is, and only time ends the attempt.
         result = self._attempt(
@@ -209,12 +209,7 @@ class EpisodeRunner(ABC):
     def _attempt(
         self, target: np.ndarray, timeout_s: float, policy_index: int, referee: Referee | None, *, judged: bool = True
     ) -> EpisodeResult:
-        before = self.status()
-        if before.mode not in (Mode.READY, Mode.HOLD):
-            raise SessionError(
-                f"the runtime is in mode {before.mode.name}{_last_fault(before)}, an attempt begins from READY or HOLD; "
-                "call arm() first"
-            )
+        before = self._armed()
         episode = self._next_episode
         self._next_episode += 1
         policy_id = "trajectory" if policy_index == self._trajectory_index else self._policies[policy_index].policy_id
@@ -245,6 +240,16 @@ class EpisodeRunner(ABC):
         if fault:
             raise SessionError(f"{fault} (the arm is in mode {self.status().mode.name})")
         return result
+
+    def _armed(self) -> Status:
+        """The runtime now; raises SessionError where no attempt can begin, with the fault that may be the cause."""
+        status = self.status()
+        if status.mode not in (Mode.READY, Mode.HOLD):
+            raise SessionError(
+                f"the runtime is in mode {status.mode.name}{_last_fault(status)}, an attempt begins from READY or HOLD; "
+                "call arm() first"
+            )
+        return status
 
     def _watch(
         self,
@@ -337,7 +342,11 @@ class EpisodeRunner(ABC):
     def _pass_time(self, duration_s: float, *, since: Status) -> None:
         """Let time pass; a fault after `since` is raised with its text."""
         begin_ns = self.status().monotonic_ns
-        self._wait(lambda status: status.monotonic_ns - begin_ns >= duration_s * 1e9, "", math.inf, since=since)
+        while (status := self.status()).faults == since.faults:
+            if status.monotonic_ns - begin_ns >= duration_s * 1e9:
+                return
+            self._advance()
+        raise SessionError(status.fault)
 
     def __enter__(self: Self) -> Self:
         """The session itself; it is already running."""

@@ -132,10 +132,14 @@ def _check_model(spec: "RobotSpec", path: Path) -> KinematicChain:
     try:
         chain = chain_from_mjcf(spec.model_path, spec.tip_site)
     except (KeyError, ValueError) as error:
-        raise FormatError(f"{path}: tip_site = {spec.tip_site!r}; no chain of named hinges leads there: {error}") from None
+        raise FormatError(
+            f"{path}: tip_site = {spec.tip_site!r}; no chain of named hinges leads there: {error}"
+        ) from None
     missing = [name for name in chain.joint_names if name not in spec.joint_names]
     if missing:
-        raise FormatError(f"{path}: joints {missing} move tip_site {spec.tip_site!r}; expected them among the [[joints]]")
+        raise FormatError(
+            f"{path}: joints {missing} move tip_site {spec.tip_site!r}; expected them among the [[joints]]"
+        )
     return chain
 
 

@@ -1,6 +1,6 @@
 """Whole sessions without a wall clock: on a fake robot, and on the virtual arm over its serial bus."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from isthmus.deploy.modes import Mode
 from isthmus.deploy.operators.scripted import ScriptedOperator
 from isthmus.deploy.session import LockstepSession, SessionError
 from isthmus.hardware.drivers import open_robot
+from isthmus.hardware.errors import Disconnected
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.kinematics import tip_position
 from isthmus.hardware.virtual.client import VirtualArm
@@ -25,9 +26,16 @@ INDICES = [SPEC.joint_names.index(name) for name in CHAIN.joint_names]
 class FakeWorld:
     """A fake robot whose joint readings are off, so that a policy misses and a referee sees it."""
 
-    def __init__(self, *policies: ReachPolicy, offset: float = 0.0, log_path: Path | None = None) -> None:
+    def __init__(
+        self,
+        *policies: ReachPolicy,
+        offset: float = 0.0,
+        log_path: Path | None = None,
+        fail_read: Exception | None = None,
+    ) -> None:
         self.clock = FakeClock()
         self.robot = FakeRobot(self.clock)
+        self.robot.fail_read = fail_read
         self.offset = np.full(N, offset)
         self.policies = list(policies) or [ReachPolicy()]
         self.session = LockstepSession(self.robot, self.policies, self.advance, log_path=log_path)
@@ -108,6 +116,56 @@ def test_a_fault_ends_the_episode_with_its_text_and_the_arm_holds(tmp_path: Path
     log = read_log(tmp_path / "log.mcap")
     assert [event.kind for event in log.events][-1] == "episode_end"
     assert [episode.success for episode in log.episodes()] == [False]
+
+
+GONE = Disconnected("/dev/arm went away; plug the adapter in again and reconnect")
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda session: session.run_episode(TARGET, 5.0),
+        lambda session: session.run_trajectory(np.zeros((5, N))),
+        lambda session: session.park(),
+        lambda session: session.hold(),
+    ],
+    ids=["run_episode", "run_trajectory", "park", "hold"],
+)
+def test_a_fault_between_attempts_is_told_by_the_next_one(move: Callable[[LockstepSession], object]):
+    world = FakeWorld()
+    world.session.arm()
+    world.robot.fail_read = world.robot.fail_hold = GONE
+    for _ in range(10):
+        world.session.runtime.step()
+    with pytest.raises(SessionError, match=r"mode DAMP \(last fault: Disconnected: /dev/arm went away"):
+        move(world.session)
+
+
+def test_a_robot_that_never_answered_is_told_by_whoever_wants_to_move_it():
+    world = FakeWorld(fail_read=GONE)
+    with pytest.raises(SessionError, match=r"mode IDLE \(last fault: Disconnected"):
+        world.session.park()
+
+
+@pytest.mark.parametrize("broken", ["read", "read and hold"])
+@pytest.mark.parametrize("ticks", [0, 1, 7, 14])
+def test_a_fault_while_the_session_merely_waits_is_told(broken: str, ticks: int):
+    world = FakeWorld()
+    waited = 0
+
+    def advance(dt_s: float) -> None:
+        nonlocal waited
+        world.advance(dt_s)
+        if world.session.runtime.arrived:
+            if waited == ticks:
+                world.robot.fail_read = GONE
+                world.robot.fail_hold = GONE if "hold" in broken else None
+            waited += 1
+
+    world.session = LockstepSession(world.robot, world.policies, advance)
+    with pytest.raises(SessionError, match="Disconnected: /dev/arm went away"):
+        world.session.arm()
+    assert world.session.status().mode is (Mode.DAMP if "hold" in broken else Mode.HOLD)
 
 
 def test_closing_can_leave_the_arm_limp_and_an_arm_that_never_drove_is_left_alone():

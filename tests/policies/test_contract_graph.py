@@ -4,6 +4,9 @@
 # pyright: reportAttributeAccessIssue=false
 
 import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 import torch
 
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.contract import ContractError, ObservationTerm, bind, check_contract, observation_width
+from isthmus.hardware.structure import structure, unstructure
+from isthmus.policies.contract import Contract, ContractError, ObservationTerm, bind, check_contract, observation_width
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.graph import ContractGraph
 
@@ -103,6 +107,48 @@ def test_observation_width_counts_history():
 def test_inconsistent_contracts_are_refused(change, word):
     with pytest.raises(ContractError, match=word):
         check_contract(dataclasses.replace(CONTRACT, **change))
+
+
+def places(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where the floats of plain data are."""
+    if isinstance(data, float):
+        yield path
+    elif isinstance(data, (dict, list)):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from places(value, (*path, key))
+
+
+PLAIN = json.dumps(unstructure(CONTRACT))
+FLOATS = list(places(json.loads(PLAIN)))
+
+
+@pytest.mark.parametrize("path", FLOATS, ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_contract_with_any_number_that_is_not_finite_is_refused(path, value):
+    data = json.loads(PLAIN)
+    holder = data
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)[1:]
+    with pytest.raises(ContractError) as caught:
+        check_contract(structure(data, Contract, source="test"))
+    assert f"{place} = {value}" in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["kp", "kd", "lower", "upper", "default_pos", "velocity_limit", "effort_limit"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("side", ["contract", "robot", "both"])
+def test_binding_refuses_numbers_that_are_not_finite_on_either_side(field, value, side):
+    contract, robot = CONTRACT, ROBOT
+    if side != "robot":
+        joint = dataclasses.replace(contract.joints[2], **{field: value})
+        contract = dataclasses.replace(contract, joints=(*contract.joints[:2], joint, *contract.joints[3:]))
+    if side != "contract":
+        joint = dataclasses.replace(robot.joints[2], **{field: value})
+        robot = dataclasses.replace(robot, joints=(*robot.joints[:2], joint, *robot.joints[3:]))
+    with pytest.raises(ContractError, match=f"elbow_flex.*{field}"):
+        bind(contract, robot)
 
 
 def test_binding_is_by_name_and_refuses_every_difference():
