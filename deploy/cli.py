@@ -1,5 +1,6 @@
 """The `isthmus` command."""
 
+import importlib.metadata
 import signal
 import sys
 from typing import Annotated
@@ -42,7 +43,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; exits with 0 when it did what was asked, 2 with the cause on stderr when not."""
     if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=arguments, config=(OmitArgPrefixes,))
+    words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        print(f"isthmus {importlib.metadata.version('isthmus')}")
+        sys.exit(0)
+    words = words or ["--help"]
+    command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
     try:
         code = command.run()
     except IsthmusError as error:

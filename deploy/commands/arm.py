@@ -50,7 +50,8 @@ class ArmOptions:
     def check(self) -> None:
         """Raises ArmError: neither or both of --port and --arm, or --lockstep with a real arm."""
         if (self.port is None) == (self.arm is None):
-            raise ArmError("say which arm: --port DEVICE for a real one, or --arm soft|worn|hard for a virtual one")
+            given = "give one of --port and --arm, not both" if self.port is not None else "say which arm"
+            raise ArmError(f"{given}: --port DEVICE for a real one, or --arm soft|worn|hard for a virtual one")
         if self.port is not None and self.lockstep:
             raise ArmError("a real arm cannot wait: --lockstep goes with --arm only")
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+ITERATIONS = 120  # about two minutes on two cores
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
@@ -16,8 +18,8 @@ class Train:
     """Of everything random."""
     envs: int = 1024
     """Simulated robots."""
-    iterations: int = 120
-    """PPO iterations, 24 control ticks of every robot each."""
+    iterations: int | None = None
+    """PPO iterations in all, 24 control ticks of every robot each; 120 if not given, or what --resume finds."""
     time_limit: float | None = None
     """Stop after so many seconds of training."""
     calibration: Path | None = None
@@ -41,8 +43,9 @@ class Train:
         from .loop import random_terms
 
         check_range("--seed", self.seed, 0)
-        for option, value in (("envs", self.envs), ("iterations", self.iterations), ("evaluate", self.evaluate)):
+        for option, value in (("envs", self.envs), ("evaluate", self.evaluate)):
             check_range(f"--{option}", value, 1)
+        check_range("--iterations", self.iterations, 1)
         check_range("--time-limit", self.time_limit, 1)
         if self.resume:
             run = Run.open(self.out)
@@ -54,13 +57,17 @@ class Train:
             run = Run(
                 self.out,
                 TrainConfig(
-                    task=self.task, seed=self.seed, num_envs=self.envs, iterations=self.iterations, randomization=terms
+                    task=self.task,
+                    seed=self.seed,
+                    num_envs=self.envs,
+                    iterations=self.iterations or ITERATIONS,
+                    randomization=terms,
                 ),
             )
             if self.init is not None:
                 run.start_from(self.init)
         with training_progress("training", self.time_limit) as show:
-            run.train(time_limit=self.time_limit, on_progress=show)
+            run.train(iterations=self.iterations, time_limit=self.time_limit, on_progress=show)
         result = run.evaluate(self.evaluate)
         low, high = wilson_interval(int(result.success.sum()), self.evaluate)
         print(
