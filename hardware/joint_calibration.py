@@ -119,6 +119,17 @@ class ArmCalibration:
             )
         return replace(self, joints=joints)
 
+    def difference(self, other: "ArmCalibration") -> str | None:
+        """The first joint that the two would read at other angles, with both values; None where all read the same."""
+        if (self.robot, set(self.joints)) != (other.robot, set(other.joints)):
+            return f"robot {self.robot!r} with {list(self.joints)} against {other.robot!r} with {list(other.joints)}"
+        for name, joint in self.joints.items():
+            for key, unit in (("offset_rad", " rad"), ("zero_count", " counts"), ("drive_mode", "")):
+                one, two = getattr(joint, key), getattr(other.joints[name], key)
+                if one != two:
+                    return f"joint {name!r}: {key} is {one:g}{unit} against {two:g}{unit}"
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderMap:

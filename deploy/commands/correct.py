@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from tyro.conf import Positional, arg
 
+from isthmus.hardware.joint_calibration import ArmCalibration
+
 from .arm import ArmOptions, open_arm
 from .checks import OptionError, check_folder, check_range
 from .run import operator_for
@@ -47,12 +49,13 @@ class Correct:
 
         self._check()
         bundle = load_bundle(self.bundle)
+        calibration = self._calibration()
         with open_arm(self.arm) as arm:
             operator = operator_for(arm, self.operator, self.seed)
             targets = random_targets(arm.spec, self.episodes, self.seed)
             recording = False  # until then a file of that name is from another day
             try:
-                with arm.session([self.bundle], self.arm.calibration(), self.log) as session:
+                with arm.session([self.bundle], calibration, self.log) as session:
                     recording = True
                     session.prepare(targets, operator=operator)
                     session.arm()
@@ -62,8 +65,8 @@ class Correct:
                             show(index, result)
             finally:
                 if recording:
-                    self._keep(bundle)
-        print(f"next: isthmus learn {self.out} --base {self.bundle} --out better.onnx")
+                    self._keep(bundle, calibration)
+        print(f"next: isthmus learn {self.out} --base {self.bundle}")
         return 0
 
     def _check(self) -> None:
@@ -76,7 +79,16 @@ class Correct:
                 f"--out {self.out} exists and is no dataset; name a new folder, or one that holds a dataset"
             )
 
-    def _keep(self, bundle: "Bundle") -> None:
+    def _calibration(self) -> ArmCalibration:
+        """The joint calibration; refuses a dataset of another one before anybody corrects for nothing."""
+        from isthmus.policies.learning.dataset import check_calibration
+
+        calibration = self.arm.calibration()
+        if (self.out / _DATASET_FILE).exists():
+            check_calibration(self.out, calibration)
+        return calibration
+
+    def _keep(self, bundle: "Bundle", calibration: ArmCalibration) -> None:
         """Put the attempts of the recording into the dataset; the way to the rest pose is none.
 
         An attempt in which the arm could not be read, as when it is unplugged, stays in the recording only.
@@ -92,10 +104,11 @@ class Correct:
             if episode.policy_id == bundle.sha256 and all(np.isfinite(episode.ticks[field]).all() for field in required)
         ]
         if episodes and (self.out / _DATASET_FILE).exists():
-            append_episodes(self.out, episodes)
+            append_episodes(self.out, episodes, calibration=calibration)
         elif episodes:
             contract = bundle.manifest.contract
             fps = round(1e9 / contract.period_ns)
-            write_dataset(self.out, episodes, fps=fps, repo_id=f"isthmus/{self.out.name}", task=contract.task)
+            name = f"isthmus/{self.out.name}"
+            write_dataset(self.out, episodes, fps=fps, repo_id=name, task=contract.task, calibration=calibration)
         taken = sum(bool(episode.ticks["intervention"].any()) for episode in episodes)
         print(f"{len(episodes)} episodes, {taken} with a takeover, added to {self.out}")

@@ -148,7 +148,7 @@ def run_loop(config: LoopConfig, arm: Arm, base: Path, simulation: Rate, out: Pa
     corrected, second = loop.corrected(tuned)
     with watch("learning a residual and a gate"):
         episodes = [*(recalibrated(episode, offsets) for episode in first), *second]
-        _save_dataset(out / "corrections", episodes)
+        _save_dataset(out / "corrections", episodes, loop.calibration)
         learned = _learn(loop, tuned, episodes)
     residual, promoted, verdict = None, "offsets", "nothing was left to learn"
     if learned is not None:
@@ -292,10 +292,10 @@ def _offsets(loop: _Loop, episodes: Sequence[Episode]) -> tuple[dict[str, float]
     return offsets, dict(zip(fit.joint_names, (float(v) for v in fit.std_rad), strict=True))
 
 
-def _save_dataset(root: Path, episodes: Sequence[Episode]) -> None:
+def _save_dataset(root: Path, episodes: Sequence[Episode], calibration: ArmCalibration) -> None:
     from isthmus.policies.learning.dataset import write_dataset
 
-    write_dataset(root, episodes, fps=50, repo_id="isthmus/corrections", task="so101-reach")
+    write_dataset(root, episodes, fps=50, repo_id="isthmus/corrections", task="so101-reach", calibration=calibration)
 
 
 def _learn(loop: _Loop, base: Path, episodes: Sequence[Episode]) -> Path | None:

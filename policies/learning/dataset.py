@@ -1,6 +1,7 @@
 """Episodes as a LeRobotDataset v3.0 and back: what people corrected, in a form that other tools read too.
 
-Angles stay in rad and actions in action units, as isthmus has them; `meta/isthmus.json` says so for every column. Numbers are
+Angles stay in rad and actions in action units, as isthmus has them; `meta/isthmus.json` says so for every column, and with which
+joint calibration the angles were read: the same pose reads otherwise with another one, so a dataset has exactly one. Numbers are
 float32, which is what a policy's graph reads. Columns whose value can be missing have a `<column>_valid` flag.
 """
 
@@ -15,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.structure import FormatError, read_json, unstructure
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.structure import FormatError, structure, unstructure
 
 from ..episode import Episode, Source, tick_dtype
 from .lerobot_v3 import Feature, read_episodes, read_frames, to_numpy, write_folder, write_json
 
-SCHEMA = 1
+SCHEMA = 2
 SIDE_FILE = Path("meta") / "isthmus.json"
 
 
@@ -90,20 +92,24 @@ class DatasetInfo:
     num_actions: int
     period_ns: int
     units: dict[str, str]  # by column
+    calibration: ArmCalibration  # that the angles of all episodes were read with
 
 
-def write_dataset(root: Path, episodes: Sequence[Episode], *, fps: int, repo_id: str, task: str) -> None:
+def write_dataset(
+    root: Path, episodes: Sequence[Episode], *, fps: int, repo_id: str, task: str, calibration: ArmCalibration
+) -> None:
     """Write episodes as a dataset, replacing the one at `root` only when the new one is complete.
 
     Raises:
         DatasetError: no episodes, empty ones, other joints, robot or period among them, fps that is not theirs, a missing
-            value, or something else at `root`.
+            value, a calibration of another robot, or something else at `root`.
     """
     if not episodes:
         raise DatasetError(f"{root}: a dataset needs at least one episode")
     if root.exists() and not (root / SIDE_FILE).is_file() and (not root.is_dir() or any(root.iterdir())):
         raise DatasetError(f"{root} exists and is no isthmus dataset; nothing was written, choose another folder")
-    info = _dataset_info(episodes[0], repo_id=repo_id, task=task)
+    info = _dataset_info(episodes[0], repo_id=repo_id, task=task, calibration=calibration)
+    _check_calibrated(info)
     for index, episode in enumerate(episodes):
         _check_episode(episode, index, info, fps)
     new = _beside(root, "new")
@@ -122,16 +128,32 @@ def write_dataset(root: Path, episodes: Sequence[Episode], *, fps: int, repo_id:
     _exchange(root, new)
 
 
-def append_episodes(root: Path, episodes: Sequence[Episode]) -> None:
+def append_episodes(root: Path, episodes: Sequence[Episode], *, calibration: ArmCalibration) -> None:
     """Add episodes to a dataset; after a kill at any moment either the old or the new one is there.
 
     Raises:
-        DatasetError: no dataset at `root`, or episodes that do not fit it.
+        DatasetError: no dataset at `root`, one of another calibration, or episodes that do not fit it.
     """
     info = read_info(root)
+    check_calibration(root, calibration)
     write_dataset(
-        root, [*read_dataset(root), *episodes], fps=_fps(info.period_ns), repo_id=info.repo_id, task=info.task
+        root,
+        [*read_dataset(root), *episodes],
+        fps=_fps(info.period_ns),
+        repo_id=info.repo_id,
+        task=info.task,
+        calibration=info.calibration,
     )
+
+
+def check_calibration(root: Path, calibration: ArmCalibration) -> None:
+    """Raises DatasetError: no dataset at `root`, or one whose angles were read with another calibration."""
+    difference = read_info(root).calibration.difference(calibration)
+    if difference is not None:
+        raise DatasetError(
+            f"{root} was recorded with another joint calibration: {difference} (the dataset's against the one given); "
+            "their angles do not mix: choose another --out"
+        )
 
 
 def read_info(root: Path) -> DatasetInfo:
@@ -142,12 +164,16 @@ def read_info(root: Path) -> DatasetInfo:
             f"{root} is no isthmus dataset: meta/info.json and {SIDE_FILE} are needed; make one from a log with `isthmus correct`"
         )
     try:
-        info = read_json(root / SIDE_FILE, DatasetInfo)
-    except FormatError as error:
-        raise DatasetError(str(error)) from None
-    if info.schema != SCHEMA:
-        raise DatasetError(f"{root}: dataset schema {info.schema} is not supported; this isthmus reads schema {SCHEMA}")
-    return info
+        data = json.loads((root / SIDE_FILE).read_text())
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema == SCHEMA:
+            return structure(data, DatasetInfo, source=str(root / SIDE_FILE))
+    except (UnicodeDecodeError, json.JSONDecodeError, FormatError) as error:
+        raise DatasetError(f"{root / SIDE_FILE} cannot be read: {error}") from None
+    raise DatasetError(
+        f"{root}: dataset schema {schema} is not supported, this isthmus reads schema {SCHEMA}, which says with which joint "
+        "calibration it was recorded; record into another --out with `isthmus correct`"
+    )
 
 
 def read_dataset(root: Path) -> list[Episode]:
@@ -190,7 +216,7 @@ def intervention_phase(ticks: np.ndarray) -> np.ndarray:
     return phase
 
 
-def _dataset_info(episode: Episode, *, repo_id: str, task: str) -> DatasetInfo:
+def _dataset_info(episode: Episode, *, repo_id: str, task: str, calibration: ArmCalibration) -> DatasetInfo:
     return DatasetInfo(
         schema=SCHEMA,
         repo_id=repo_id,
@@ -200,7 +226,17 @@ def _dataset_info(episode: Episode, *, repo_id: str, task: str) -> DatasetInfo:
         num_actions=episode.ticks["base_action"].shape[1],
         period_ns=episode.period_ns,
         units={column.name: column.unit for column in COLUMNS},
+        calibration=calibration,
     )
+
+
+def _check_calibrated(info: DatasetInfo) -> None:
+    calibration = info.calibration
+    if calibration.robot != info.robot or set(calibration.joints) != set(info.joint_names):
+        raise DatasetError(
+            f"the joint calibration is for {calibration.robot!r} with joints {list(calibration.joints)}, the episodes are of "
+            f"{info.robot!r} with {list(info.joint_names)}; give the calibration that they were recorded with"
+        )
 
 
 def _fps(period_ns: int) -> int:

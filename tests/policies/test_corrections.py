@@ -5,6 +5,8 @@ import onnx
 import pytest
 import torch
 
+from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.robot import load_robot
 from isthmus.policies.bundle import Manifest, Provenance, StateSpec, load_bundle
 from isthmus.policies.compose import compose
 from isthmus.policies.episode import Source
@@ -123,7 +125,8 @@ def test_episodes_of_another_base_robot_or_rate_are_refused(base_path, contract,
 
 
 def test_rows_are_the_same_after_a_trip_through_the_dataset(base_path, contract, corrected, tmp_path):
-    write_dataset(tmp_path / "set", corrected, fps=50, repo_id="test/so101", task="reach")
+    nominal = ArmCalibration.nominal(load_robot("so101"))
+    write_dataset(tmp_path / "set", corrected, fps=50, repo_id="test/so101", task="reach", calibration=nominal)
     one, other = (correction_rows(base_path, contract, e, **ROWS) for e in (corrected, read_dataset(tmp_path / "set")))
     np.testing.assert_array_equal(one.observation, other.observation)
     np.testing.assert_array_equal(one.correcting, other.correcting)

@@ -8,12 +8,32 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from isthmus.hardware.joint_calibration import ArmCalibration, JointCalibration
 from isthmus.policies.episode import Episode, Source, tick_dtype
 from isthmus.policies.learning import dataset
-from isthmus.policies.learning.dataset import DatasetError, append_episodes, read_dataset, read_info, write_dataset
+from isthmus.policies.learning.dataset import DatasetError, read_dataset, read_info, write_dataset
 
 JOINTS = ("pan", "lift", "grip")
 LEROBOT = Path(__file__).parents[1] / "lerobot" / "check_dataset.py"
+
+
+def calibration(robot: str = "arm3", joints: tuple[str, ...] = JOINTS, pan_offset: float = 0.0) -> ArmCalibration:
+    def joint(name: str, bus_id: int) -> JointCalibration:
+        offset = pan_offset if name == "pan" else 0.0
+        return JointCalibration(
+            id=bus_id,
+            drive_mode=0,
+            homing_offset=-7,
+            range_min=100,
+            range_max=4000,
+            zero_count=2047.3,
+            offset_rad=offset,
+        )
+
+    return ArmCalibration(robot=robot, joints={name: joint(name, i) for i, name in enumerate(joints, 1)})
+
+
+CALIBRATION = calibration()
 
 
 def episode(seed: int, length: int = 30, success: bool = True) -> Episode:
@@ -44,7 +64,11 @@ def episode(seed: int, length: int = 30, success: bool = True) -> Episode:
 
 
 def write(root: Path, episodes: list[Episode]) -> None:
-    write_dataset(root, episodes, fps=50, repo_id="test/arm3", task="reach the target")
+    write_dataset(root, episodes, fps=50, repo_id="test/arm3", task="reach the target", calibration=CALIBRATION)
+
+
+def append_episodes(root: Path, episodes: list[Episode]) -> None:
+    dataset.append_episodes(root, episodes, calibration=CALIBRATION)
 
 
 def assert_same(got: Episode, expected: Episode) -> None:
@@ -242,10 +266,53 @@ def test_episodes_of_other_joints_or_another_robot_are_refused(tmp_path):
 
 def test_another_rate_is_refused(tmp_path):
     with pytest.raises(DatasetError, match=r"20000000 ns \(50 Hz\), the dataset has fps = 30"):
-        write_dataset(tmp_path / "set", [episode(0)], fps=30, repo_id="test/arm3", task="reach")
+        write_dataset(
+            tmp_path / "set", [episode(0)], fps=30, repo_id="test/arm3", task="reach", calibration=CALIBRATION
+        )
     write(tmp_path / "set", [episode(0)])
     with pytest.raises(DatasetError, match="10000000 ns"):
         append_episodes(tmp_path / "set", [replace(episode(1), period_ns=10_000_000)])
+
+
+def test_a_dataset_knows_the_joint_calibration_it_was_recorded_with(tmp_path):
+    offset = calibration(pan_offset=0.1 / 3)
+    write_dataset(tmp_path / "set", [episode(0)], fps=50, repo_id="test/arm3", task="reach", calibration=offset)
+    assert read_info(tmp_path / "set").calibration == offset
+
+
+def test_episodes_of_another_joint_calibration_are_refused(tmp_path):
+    root = tmp_path / "set"
+    write(root, [episode(0)])
+    for other, says in (
+        (calibration(pan_offset=0.02), r"'pan': offset_rad is 0 rad against 0\.02 rad.*another --out"),
+        (calibration(robot="arm4"), "'arm3'.*against 'arm4'"),
+        (replace(CALIBRATION, joints={**CALIBRATION.joints, "lift": replace(CALIBRATION.joints["lift"], zero_count=2048.0)}),
+         r"'lift': zero_count is 2047\.3 counts against 2048 counts"),
+    ):  # fmt: skip
+        with pytest.raises(DatasetError, match=says):
+            dataset.append_episodes(root, [episode(1)], calibration=other)
+    assert len(read_dataset(root)) == 1
+    moved = {name: replace(joint, range_min=90) for name, joint in CALIBRATION.joints.items()}
+    dataset.append_episodes(root, [episode(1)], calibration=replace(CALIBRATION, joints=moved))  # reads the same angles
+    assert len(read_dataset(root)) == 2
+
+
+def test_a_calibration_of_another_robot_is_refused(tmp_path):
+    for other in (calibration(robot="arm4"), calibration(joints=("pan", "lift"))):
+        with pytest.raises(DatasetError, match="the calibration that they were recorded with"):
+            write_dataset(tmp_path / "set", [episode(0)], fps=50, repo_id="test/arm3", task="reach", calibration=other)
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_dataset_that_does_not_know_its_calibration_is_refused_with_a_remedy(tmp_path):
+    root = tmp_path / "set"
+    write(root, [episode(0)])
+    side = json.loads((root / "meta/isthmus.json").read_text())
+    side.pop("calibration")
+    side["schema"] = 1
+    (root / "meta/isthmus.json").write_text(json.dumps(side))
+    with pytest.raises(DatasetError, match=r"schema 1 is not supported.*another --out with `isthmus correct`"):
+        read_dataset(root)
 
 
 def test_a_missing_measurement_is_an_error_and_never_a_zero(tmp_path):
