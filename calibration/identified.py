@@ -1,5 +1,6 @@
 """The result of calibration as a file, and as randomisation for training."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +37,15 @@ class JointOffset:
     joint: str
     offset_rad: float
     std_rad: float
-    identifiable: bool
+    identifiable: bool  # alone; where not, the value still counts: the offsets of all joints together fit the tip
+
+    @property
+    def text(self) -> str:
+        """For people, in degrees."""
+        value = f"{math.degrees(self.offset_rad):+.2f} +- {math.degrees(self.std_rad):.2f} deg"
+        if self.identifiable:
+            return f"{self.joint} {value}"
+        return f"{self.joint} weakly determined: {value}, used because together they fit the tip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +95,7 @@ class Identified:
         """Offsets in degrees, or why there are none."""
         if self.encoder_offset is None:
             return "not identifiable from joint logs: touch known points or the joint stops"
-        return ", ".join(
-            f"{o.joint} {o.offset_rad * 57.29578:+.2f} deg" if o.identifiable else f"{o.joint} not identifiable"
-            for o in self.encoder_offset
-        )
+        return "; ".join(offset.text for offset in self.encoder_offset)
 
     def with_offsets(self, offsets: tuple[JointOffset, ...]) -> "Identified":
         """The same with encoder offsets measured elsewhere."""

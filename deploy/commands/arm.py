@@ -1,7 +1,6 @@
 """Which arm a command speaks to: a real one at a port, or a virtual one that is started for it."""
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from ..modes import Mode
 from ..operators.operator import OperatorFactory
 from ..rt_process import load_policies
 from ..session import LockstepSession, open_session
-from .checks import check_output
+from .checks import check_output, keep_existing
 
 BUS_TIMEOUT_S = 0.05
 LOCKSTEP_TIMEOUT_S = 2.0  # without a wall clock a slow answer is only a busy computer
@@ -100,7 +99,7 @@ class Arm:
         limp where a fault demanded that.
         """
         check_output("--log", log_path)
-        keep_recording(log_path)
+        keep_existing(log_path)
         if self.options.lockstep and self.virtual is not None:
             policies = load_policies(bundles, self.spec)
             robot = open_robot(self.spec, port=self.port, calibration=calibration, timeout_s=LOCKSTEP_TIMEOUT_S)
@@ -125,13 +124,6 @@ class Arm:
         if self.virtual is None:
             raise ArmError("the scripted operator can only watch a virtual arm; use --operator keyboard")
         return partial(scripted_on_virtual_arm, control_path=Path(self.virtual.control_path), seed=seed)
-
-
-def keep_recording(path: Path) -> None:
-    """Give a recording that is already there a free name beside it: run.mcap becomes run-1.mcap."""
-    if path.is_file():
-        free = next(name for k in itertools.count(1) if not (name := path.with_stem(f"{path.stem}-{k}")).exists())
-        path.rename(free)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .arm import ArmOptions, open_arm
-from .checks import OptionError, check_output, check_range
-from .touch import known_points, offsets_by_joint, touch_off, with_added_offsets
+from .checks import OptionError, check_not_input, check_output, check_range, keep_existing
+from .touch import describe_change, known_points, offsets_by_joint, touch_off, with_added_offsets
 
 if TYPE_CHECKING:
     from isthmus.calibration.identified import Identified
@@ -23,6 +23,7 @@ class Calibrate:
     """Find out how an arm differs from its model: friction, gain, payload and latency from 20 s of safe motion.
 
     Encoder offsets do not show in joint logs. With --touch-off the tip is put on known points and they are found too.
+    Result files that are already there are kept under another name: joints.json becomes joints-1.json.
     """
 
     arm: ArmOptions = field(default_factory=ArmOptions)
@@ -56,14 +57,25 @@ class Calibrate:
                 print(f"moving for {self.seconds:.0f} s; keep clear")
                 episode = session.run_trajectory(motion)
             identified = identify(from_ticks(episode.ticks, episode.joint_names), arm.spec)
+            changed = None
             if self.touch_off:
                 fit = touch_off(arm, calibration, self.touch_off, self.points, self.seed)
                 identified = identified.with_offsets(fit.joint_offsets())
-                with_added_offsets(calibration, offsets_by_joint(fit)).save(self.joints_out)
+                changed = with_added_offsets(calibration, offsets_by_joint(fit))
+                keep_existing(self.joints_out)
+                changed.save(self.joints_out)
+        keep_existing(self.out)
         identified.save(self.out)
         print(describe(identified))
+        if changed is not None:
+            print(describe_change(calibration, changed))
         print(f"written to {self.out}" + (f" and {self.joints_out}" if self.touch_off else ""))
+        print(self._next())
         return 0
+
+    def _next(self) -> str:
+        train = f"next: isthmus train --calibration {self.out} --out runs/calibrated"
+        return train + (f"\nand give other commands for this arm --joints {self.joints_out}" if self.touch_off else "")
 
     def _check(self) -> None:
         check_range("--seconds", self.seconds, 10, 120)
@@ -76,6 +88,9 @@ class Calibrate:
                 f"--touch-off is {self.touch_off}, expected 0 for none or at least {MIN_TOUCHES} points to touch"
             )
         check_output("--joints-out", self.joints_out)
+        check_not_input("--joints-out", self.joints_out, self.arm.joints, "the joint calibration that --joints reads")
+        if self.joints_out.resolve() == self.out.resolve():
+            raise OptionError(f"--out and --joints-out are both {self.out}; choose two names")
         if self.arm.port is None:
             return
         known_points(self.points, self.touch_off)

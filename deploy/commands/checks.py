@@ -1,5 +1,6 @@
 """What a command checks of its options before anything moves or is computed."""
 
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,19 @@ def check_output(option: str, path: Path) -> None:
     if path.is_dir():
         raise OptionError(f"{option} {path} is a directory, expected the name of a file; add one")
     check_folder(option, path.parent)
+
+
+def check_not_input(option: str, output: Path, source: Path | None, what: str) -> None:
+    """Refuse to write over a file that the command reads."""
+    if source is not None and output.resolve() == source.resolve():
+        raise OptionError(f"{option} {output} would replace {what}; choose another name")
+
+
+def keep_existing(path: Path) -> None:
+    """Give a file that is already there a free name beside it: run.mcap becomes run-1.mcap."""
+    if path.is_file():
+        free = next(name for k in itertools.count(1) if not (name := path.with_stem(f"{path.stem}-{k}")).exists())
+        path.rename(free)
 
 
 def check_folder(option: str, folder: Path) -> None:

@@ -34,8 +34,23 @@ def offsets_from_corrections(spec: RobotSpec, episodes: Sequence[Episode]) -> "O
         return fit_offsets(chain, joint_pos, points, noise_m=CORRECTION_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
     except TouchOffError as error:
         raise TouchOffError(
-            f"no encoder offsets from where the corrections ended: {error}; correct more episodes with `isthmus correct`"
+            f"no encoder offsets from where the corrections ended: {error}; {describe_ends(episodes)}; "
+            "correct more episodes with `isthmus correct`"
         ) from None
+
+
+def describe_ends(episodes: Sequence[Episode]) -> str:
+    """How far from their targets the corrected episodes ended, for people; those judged a success are marked."""
+
+    def text(episode: Episode) -> str:
+        error = episode.info.get("final_error_m")
+        return ("?" if error is None else f"{1e3 * error:.1f}") + ("*" if episode.success else "")
+
+    corrected = [episode for episode in episodes if episode.ticks["intervention"].any()]
+    if not corrected:
+        return "nobody took over in any of them"
+    distances = ", ".join(text(episode) for episode in corrected)
+    return f"the corrected ones ended {distances} mm from their targets (* judged a success, the others are not learned from)"
 
 
 def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | None, seed: int) -> "OffsetFit":
@@ -93,13 +108,19 @@ def offsets_by_joint(fit: "OffsetFit") -> dict[str, float]:
 
 def describe_offsets(fit: "OffsetFit") -> str:
     """One line for people."""
-    parts = [
-        f"{joint.joint} {np.degrees(joint.offset_rad):+.2f} +- {np.degrees(joint.std_rad):.2f} deg"
-        if joint.identifiable
-        else f"{joint.joint} not identifiable"
-        for joint in fit.joint_offsets()
-    ]
-    return f"encoder offsets from {int(fit.used.sum())} points: {', '.join(parts)}; median residual {np.median(fit.residual_mm):.1f} mm"
+    offsets = "; ".join(joint.text for joint in fit.joint_offsets())
+    return f"encoder offsets from {int(fit.used.sum())} points: {offsets}; median residual {np.median(fit.residual_mm):.1f} mm"
+
+
+def describe_change(before: ArmCalibration, after: ArmCalibration) -> str:
+    """One line for people: the offsets that a calibration has in all, and by how much they changed."""
+
+    def text(name: str) -> str:
+        total, old = (np.degrees(c.joints[name].offset_rad) for c in (after, before))
+        return f"{name} {total:+.2f} deg (change {total - old:+.2f})"
+
+    changed = [name for name in after.joints if after.joints[name].offset_rad != before.joints[name].offset_rad]
+    return f"total offsets: {'; '.join(map(text, changed))}" if changed else "total offsets: unchanged"
 
 
 def _guided_virtual(arm: Arm, count: int, seed: int, reading):  # noqa: ANN001, ANN202

@@ -146,6 +146,15 @@ def test_learn_does_not_replace_its_own_inputs(refuse: Refuse, reach_bundle: Pat
     refuse(*learn, "--out", "x.onnx", "--joints", "joints.json", says=("--joints-out", "choose another name"))
 
 
+def test_calibrate_does_not_replace_the_joint_calibration_it_reads(refuse: Refuse, tmp_path: Path):
+    joints = tmp_path / "joints.json"
+    ArmCalibration.nominal(SPEC).save(joints)
+    touch = ("calibrate", *SOFT, "--touch-off", 6)
+    for same in (("--joints", joints), ("--joints", "mine.json", "--joints-out", "./mine.json")):
+        refuse(*touch, *same, says=("--joints-out", "replace", "choose another name"))
+    refuse(*touch, "--out", "joints.json", says=("--out and --joints-out", "choose two names"))
+
+
 def test_an_existing_training_run_is_not_replaced(refuse: Refuse, tmp_path: Path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "train.json").write_text("{}")

@@ -122,21 +122,30 @@ def test_calibrate_with_touch_off_writes_parameters_and_joints_that_other_comman
     out, joints = tmp_path / "identified.json", tmp_path / "joints.json"
     files = ("--out", out, "--joints-out", joints, "--log", tmp_path / "calibrate.mcap")
     assert run_here("calibrate", "--arm", "hard", "--lockstep", "--seconds", 10, "--touch-off", 8, *files) == 0
-    assert f"written to {out} and {joints}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"written to {out} and {joints}" in said and f"next: isthmus train --calibration {out}" in said
+    assert re.search(r"shoulder_lift [+-]\d\.\d\d \+- \d\.\d\d deg;", said)
+    assert re.search(r"wrist_roll weakly determined: [+-]\d\.\d\d \+- \d\.\d\d deg, used because", said)
     identified = load_identified(out)
     assert identified.heldout_after_rad < identified.heldout_before_rad
     calibration = ArmCalibration.load(joints, SPEC)
-    assert any(joint.offset_rad != 0.0 for joint in calibration.joints.values())
+    total = np.rad2deg(calibration.joints["wrist_roll"].offset_rad)
+    assert total != 0.0 and f"wrist_roll {total:+.2f} deg (change {total:+.2f})" in said
     arm = ("--arm", "hard", "--lockstep", "--joints", joints, "--target", 0.25, 0.1, 0.15)
     assert run_here("run", reach_bundle, *arm, "--log", tmp_path / "run.mcap") == 0
     small = ("--envs", 8, "--iterations", 1, "--evaluate", 4)
     assert run_here("train", "--out", tmp_path / "train", "--calibration", out, *small) == 0
 
 
-def test_calibrate_says_that_offsets_are_unknown_without_touch_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_calibrate_says_that_offsets_are_unknown_without_touch_off_and_keeps_old_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "identified.json").write_text("of another day")
     files = ("--out", tmp_path / "identified.json", "--log", tmp_path / "calibrate.mcap")
     assert run_here("calibrate", "--arm", "soft", "--lockstep", "--seconds", 10, *files) == 0
     assert "encoder offsets: not identifiable" in capsys.readouterr().out
+    assert (tmp_path / "identified-1.json").read_text() == "of another day"
+    assert load_identified(tmp_path / "identified.json").encoder_offset is None
 
 
 def test_the_dataset_of_correct_holds_the_attempts_and_nothing_else(corrected: Path, reach_bundle: Path):
