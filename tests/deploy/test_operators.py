@@ -171,19 +171,69 @@ def test_keys_drive_along_the_axes_only_after_taking_over(terminal: tuple[int, s
     assert press(b"\x1b[D").tip_velocity == (0.0, 0.1, 0.0)
     stage.now_ns += 10**9
     assert press(b"q").tip_velocity == (0.0, 0.0, -0.1)
-    stopped = press(b"x")
-    assert stopped.stop and not stopped.engaged
     stage.now_ns += 10**9
-    assert not press(b" ").stop
+    assert press(b"\x1b[6~").tip_velocity == (0.0, 0.0, -0.1)
+    stage.now_ns += 10**9
+    assert press(b"\x1b[5~").tip_velocity == (0.0, 0.0, 0.1)
     assert press(b"\n").verdict == Verdict.SUCCESS
     stage.episode = 1
     fresh = press(b"")
     assert not fresh.engaged and fresh.verdict == Verdict.NONE
+    assert press(b"g\n").verdict == Verdict.NONE  # nobody has taken over
+    assert press(b" ").verdict == Verdict.NONE
+    assert press(b"g").verdict == Verdict.GIVE_UP
     operator.close()
 
 
-def test_arrows_and_letters_are_told_apart():
+def test_a_stop_of_the_keyboard_is_for_good(terminal: tuple[int, str]):
+    stage = Stage()
+    operator = KeyboardOperator(stage.view, terminal=terminal[1])
+    stage.episode = 0
+    os.write(terminal[0], b" x")
+    assert all(command.stop and not command.engaged for command in stage.run(operator, 100))
+    stage.episode = 1
+    os.write(terminal[0], b" ")
+    assert all(command.stop and not command.engaged for command in stage.run(operator, 5))
+    operator.close()
+
+
+def test_an_escape_sequence_that_comes_in_two_parts_is_one_key(terminal: tuple[int, str]):
+    stage = Stage()
+    operator = KeyboardOperator(stage.view, terminal=terminal[1], speed=0.1)
+    stage.episode = 0
+    velocities = []
+    for part in (b" ", b"\x1b[", b"D", b"\x1b[1;5", b"D"):
+        os.write(terminal[0], part)
+        velocities.append(stage.run(operator, 1)[0].tip_velocity)
+        stage.now_ns += 10**9
+    assert velocities == [(0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]
+    os.write(terminal[0], b"\x1b")
+    assert not stage.run(operator, 1)[0].stop
+    os.write(terminal[0], b"x")  # a lone Escape does not swallow it
+    assert stage.run(operator, 1)[0].stop
+    operator.close()
+
+
+def test_keys_that_nobody_read_do_not_stay_in_the_terminal(terminal: tuple[int, str]):
+    operator = KeyboardOperator(Stage().view, terminal=terminal[1])
+    os.write(terminal[0], b"rm -r x\n")
+    operator.close()
+    shell = os.open(terminal[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    with pytest.raises(BlockingIOError):
+        os.read(shell, 100)
+    os.close(shell)
+
+
+def test_arrows_page_keys_and_letters_are_told_apart():
     assert decode_keys(b"W\x1b[A\x1bOBx \n") == ["w", "up", "down", "x", " ", "\n"]
+    assert decode_keys(b"\x1b[5~\x1b[6~e") == ["page up", "page down", "e"]
+
+
+@pytest.mark.parametrize(
+    "sequence", [b"\x1b[1;5A", b"\x1b[3~", b"\x1b[[A", b"\x1b[24~", b"\x1bOP", b"\x1b[200~", b"\x1bOx"]
+)
+def test_an_unknown_escape_sequence_is_ignored_whole(sequence: bytes):
+    assert decode_keys(b"a" + sequence + b"q") == ["a", "q"]
 
 
 @pytest.mark.parametrize("path", ["missing", "file"])
