@@ -18,20 +18,32 @@ from isthmus.policies.policy import Policy
 from .messages import OperatorCommand, Verdict, make_event
 from .modes import Mode
 from .operators.operator import OperatorFactory
+from .settled import Settled
 from .status import Status
 
-TOLERANCE_M = 0.010
-DWELL_S = 0.5
 _SETTLE_S = 0.3  # after the start pose was reached
+_STOPPED_EARLY = "stopped by the operator on the way to the start pose; the arm holds"
 
 Referee = Callable[[], np.ndarray]
 """Where the tip really is, shape (3,), m, base frame."""
+
+OnTick = Callable[[Status, np.ndarray, float], None]
+"""Looks on: the runtime after a tick; the tip by the referee, or measured where there is none, shape (3,), m, base frame; s left."""
 
 Self = TypeVar("Self", bound="EpisodeRunner")
 
 
 class SessionError(IsthmusError):
     """A session cannot go on; the text says why and what to do."""
+
+
+class StoppedByOperator(SessionError):
+    """The operator said stop: the arm holds, and no further attempt may begin by itself."""
+
+    def __init__(self, message: str, *, episode: int = -1) -> None:
+        """Name the attempt that was stopped by its id in the log; -1 outside an attempt."""
+        super().__init__(message)
+        self.episode = episode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,26 +55,9 @@ class EpisodeResult:
     final_error_m: float
     seconds: float  # on the runtime's clock
     intervened: bool
-    ended: str  # settled, timeout, operator (said so), stopped
-
-
-class Settled:
-    """Whether the tip has been within tolerance of the target for long enough, without a break."""
-
-    def __init__(self, target: np.ndarray, *, tolerance_m: float = TOLERANCE_M, dwell_s: float = DWELL_S) -> None:
-        """Judge against `target`, shape (3,), m."""
-        self._target, self._tolerance_m, self._dwell_ns = target, tolerance_m, round(dwell_s * 1e9)
-        self._since_ns: int | None = None
-        self.error_m = float("inf")
-
-    def update(self, tip: np.ndarray, now_ns: int) -> bool:
-        """Look at the tip, shape (3,), m, now."""
-        self.error_m = float(np.linalg.norm(tip - self._target))
-        if self.error_m > self._tolerance_m:
-            self._since_ns = None
-        elif self._since_ns is None:
-            self._since_ns = now_ns
-        return self._since_ns is not None and now_ns - self._since_ns >= self._dwell_ns
+    ended: (
+        str  # settled, timeout, operator (said so), stopped (only in the log: whoever runs the attempt gets an error)
+    )
 
 
 class EpisodeRunner(ABC):
@@ -132,12 +127,15 @@ class EpisodeRunner(ABC):
         """Arm in two steps: DAMP, then READY, in which the arm moves slowly to its start pose. Returns when it is there.
 
         Raises:
+            StoppedByOperator: on the way there; the arm holds.
             SessionError: the runtime refuses or reports a fault; carries its text.
         """
         self._ask(Mode.DAMP)
         ready = self._ask(Mode.READY)
-        self._wait(lambda status: status.arrived, "reach its start pose", timeout_s, since=ready)
+        self._wait(lambda status: status.arrived or _stopped(status), "reach its start pose", timeout_s, since=ready)
         self._pass_time(_SETTLE_S, since=ready)
+        if _stopped(self.status()):
+            raise StoppedByOperator(_STOPPED_EARLY)
 
     def hold(self) -> None:
         """Keep the arm where it is."""
@@ -151,6 +149,7 @@ class EpisodeRunner(ABC):
         operator: OperatorFactory | None = None,
         policy_index: int = 0,
         referee: Referee | None = None,
+        on_tick: OnTick | None = None,
     ) -> EpisodeResult:
         """One attempt, from where the arm is; afterwards it holds.
 
@@ -164,13 +163,15 @@ class EpisodeRunner(ABC):
             policy_index: which of the session's policies.
             referee: the true tip position, which decides on success. None, on a robot without one: the operator's verdict decides, and
                 the measured tip where there is none.
+            on_tick: called after every tick of the attempt; must be quick.
 
         Raises:
+            StoppedByOperator: the operator said stop. The arm holds.
             SessionError: not armed, an impossible target, or a fault; carries its text. The arm holds or is limp.
         """
         aim = self._check_target(target, policy_index)
         self._use_operator(operator)
-        return self._attempt(aim, timeout_s, policy_index, referee)
+        return self._attempt(aim, timeout_s, policy_index, referee, on_tick=on_tick)
 
     def run_trajectory(self, joint_targets: np.ndarray) -> Episode:
         """Play joint targets through the same runtime, limits and recording, after a slow approach; afterwards the arm holds.
@@ -207,7 +208,14 @@ class EpisodeRunner(ABC):
         """Hand joint targets to the runtime's trajectory policy."""
 
     def _attempt(
-        self, target: np.ndarray, timeout_s: float, policy_index: int, referee: Referee | None, *, judged: bool = True
+        self,
+        target: np.ndarray,
+        timeout_s: float,
+        policy_index: int,
+        referee: Referee | None,
+        *,
+        judged: bool = True,
+        on_tick: OnTick | None = None,
     ) -> EpisodeResult:
         before = self._armed()
         episode = self._next_episode
@@ -220,7 +228,7 @@ class EpisodeRunner(ABC):
                 "episode_begin", monotonic_ns=begin_ns, episode=episode, operator=self._operator_name, text=policy_id
             )
         )
-        result = self._watch(episode, target, begin_ns, timeout_s, referee, judged)
+        result = self._watch(episode, target, begin_ns, timeout_s, referee, judged, on_tick)
         fault = "" if self.status().faults == before.faults else self.status().fault
         if self.status().mode in (Mode.POLICY, Mode.TELEOP):
             self._ask(Mode.HOLD)
@@ -239,6 +247,8 @@ class EpisodeRunner(ABC):
         )
         if fault:
             raise SessionError(f"{fault} (the arm is in mode {self.status().mode.name})")
+        if result.ended == "stopped":
+            raise StoppedByOperator("stopped by the operator; the arm holds", episode=episode)
         return result
 
     def _armed(self) -> Status:
@@ -259,6 +269,7 @@ class EpisodeRunner(ABC):
         timeout_s: float,
         referee: Referee | None,
         judged: bool,
+        on_tick: OnTick | None,
     ) -> EpisodeResult:
         settled = Settled(target)
         intervened = False
@@ -269,7 +280,10 @@ class EpisodeRunner(ABC):
         while not ended:
             self._advance()
             status = self.status()
-            good = settled.update(status.tip if referee is None else referee(), status.monotonic_ns)
+            tip = status.tip if referee is None else referee()
+            good = settled.update(tip, status.monotonic_ns)
+            if on_tick is not None:
+                on_tick(status, tip, timeout_s - (status.monotonic_ns - begin_ns) * 1e-9)
             intervened |= status.mode is Mode.TELEOP
             command = self._operator_command()
             verdict = Verdict(command.verdict) if intervened else Verdict.NONE
@@ -320,6 +334,8 @@ class EpisodeRunner(ABC):
         # A fault or an operator may have moved it on at once; then the caller sees that.
         if status.mode is not mode and status.faults > before.faults:
             raise SessionError(status.fault)
+        if mode is Mode.READY and _stopped(status):
+            raise StoppedByOperator(_STOPPED_EARLY)
         if status.mode is not mode and not (mode is Mode.POLICY and status.episode == episode):
             raise SessionError(
                 f"the runtime refused {mode.name}; it is in mode {status.mode.name}{_last_fault(status)}"
@@ -357,6 +373,11 @@ class EpisodeRunner(ABC):
     ) -> None:
         """End it."""
         self.close()
+
+
+def _stopped(status: Status) -> bool:
+    """Whether somebody stopped the arm on its way to READY."""
+    return status.mode is Mode.HOLD
 
 
 def _last_fault(status: Status) -> str:

@@ -194,7 +194,7 @@ class LockstepSession(EpisodeRunner):
             self._operator.close()
         self._operator = None if factory is None else factory(self._view)
         self._operator_name = "" if factory is None else operator_name(factory)
-        self._command = OperatorCommand()
+        self._command = self._inbox.next_operator = OperatorCommand()  # the last one of who was there before is void
 
     def _view(self) -> View:
         return View(episode=self._runtime.episode, target=self._runtime.target)

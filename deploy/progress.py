@@ -1,11 +1,15 @@
 """Progress of long work on a terminal."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from .attempt import OnTick
+from .live_line import LiveLine
 
 
 def _bar(console: Console) -> Progress:
@@ -36,7 +40,7 @@ def training_progress(title: str, time_limit: float | None) -> Iterator[Callable
                 total = min(total, max(progress.iteration, round(progress.iteration / share)))
             success = progress.metrics.get("episode/success")
             figures = f"{progress.steps_per_second:,.0f} steps/s  reward {progress.metrics['reward/total']:.3f}"
-            figures += "" if success is None else f"  success {100 * success:.0f} %"
+            figures += "" if success is None else f"  success {100 * success:.0f} % while exploring"
             bar.update(task, completed=progress.iteration, total=total, figures=figures)
             if not console.is_terminal and progress.iteration % 20 == 0:
                 remaining = progress.seconds * (total / progress.iteration - 1)
@@ -62,3 +66,37 @@ def attempts_progress(title: str, count: int) -> Iterator[Callable[[int, Any], N
                 console.print(f"{title}: {index + 1}/{count}  {figures}")
 
         yield show
+
+
+@contextlib.contextmanager
+def keyboard_progress(title: str, count: int) -> Iterator[tuple[Callable[[int, Any], None], OnTick | None]]:
+    """For somebody at the keyboard: the keys, then a line that lives, and a line for each result.
+
+    Gives what to call with index and EpisodeResult, and what to call after each tick: None without a terminal, which gets the lines
+    of `attempts_progress`.
+    """
+    from .operators.keyboard import KEYS_HELP
+
+    print(KEYS_HELP, flush=True)
+    if not sys.stdout.isatty():
+        with attempts_progress(title, count) as show:
+            yield show, None
+        return
+    line = LiveLine(count, sys.stdout)
+    try:
+        yield line.result, line.tick
+    finally:
+        line.clear()
+
+
+@contextlib.contextmanager
+def operated_progress(
+    title: str, count: int, *, keyboard: bool
+) -> Iterator[tuple[Callable[[int, Any], None], OnTick | None]]:
+    """`keyboard_progress` with a keyboard, `attempts_progress` without."""
+    if keyboard:
+        with keyboard_progress(title, count) as both:
+            yield both
+        return
+    with attempts_progress(title, count) as show:
+        yield show, None

@@ -9,8 +9,8 @@ import numpy as np
 
 from isthmus.policies.curve import Curve
 
-from .attempt import TOLERANCE_M
 from .report_takeover import Takeover
+from .settled import TOLERANCE_M
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode, tick_dtype
 from isthmus.policies.policy import Policy
 
-from .attempt import EpisodeResult, EpisodeRunner, SessionError, operator_name
+from .attempt import EpisodeResult, EpisodeRunner, SessionError, StoppedByOperator, operator_name
 from .lockstep import LockstepSession
 from .log import read_log
 from .messages import (
@@ -36,6 +36,7 @@ from .messages import (
 from .modes import Mode
 from .operators.operator import OperatorFactory
 from .operators.process import OperatorSetup, operator_main
+from .operators.terminal import SavedTerminal
 from .record import LogMetadata, RecorderSetup, metadata_of, recorder_main
 from .rt_process import MAX_TRAJECTORY_TICKS, RtSetup, ShmNames, load_policies, rt_main, trajectory_dtype
 from .runtime import RuntimeConfig
@@ -136,6 +137,7 @@ class Session(EpisodeRunner):
         self._stop_heartbeat = threading.Event()
         self._children: list[_Child] = []
         self._operator: _Child | None = None
+        self._terminal = SavedTerminal()
         self._operator_factory: OperatorFactory | None = None
         self._closed = False
         try:
@@ -315,10 +317,12 @@ class Session(EpisodeRunner):
         setup = OperatorSetup(
             factory=factory, num_joints=len(self._spec.joints), status=self._status.name, commands=self._commands.name
         )
+        self._terminal = SavedTerminal()
         operator = _Child("operator", operator_main, setup)
         word = operator.first_word()
         if word != "ready":
             operator.end(ask=True)
+            self._terminal.restore()
             self._operator_factory = None
             raise SessionError(str(word))
         self._operator = operator
@@ -327,6 +331,8 @@ class Session(EpisodeRunner):
         if self._operator is not None:
             self._operator.end(ask=True)
             self._operator = None
+            self._terminal.restore()
+            self._commands.write(to_record(OperatorCommand(), OPERATOR_DTYPE))  # the last one is void: it may be a stop
         self._operator_factory = None
 
     def _operator_command(self) -> OperatorCommand:
@@ -371,4 +377,4 @@ def open_session(
     )
 
 
-__all__ = ["EpisodeResult", "LockstepSession", "Session", "SessionError", "open_session"]
+__all__ = ["EpisodeResult", "LockstepSession", "Session", "SessionError", "StoppedByOperator", "open_session"]

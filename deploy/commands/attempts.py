@@ -12,7 +12,7 @@ from isthmus.hardware.structure import read_json, write_json
 from isthmus.hardware.workspace import sample_reachable
 from isthmus.policies.interval import wilson_interval
 
-from ..attempt import EpisodeResult, EpisodeRunner, Referee
+from ..attempt import EpisodeResult, EpisodeRunner, OnTick, Referee, StoppedByOperator
 from ..operators.operator import OperatorFactory
 
 ATTEMPT_S = 3.0  # time for one target, as in training
@@ -91,12 +91,25 @@ def attempt_all(
     referee: Referee | None,
     operator: OperatorFactory | None = None,
     on_result: Callable[[int, EpisodeResult], None] | None = None,
+    on_tick: OnTick | None = None,
 ) -> Attempts:
-    """One attempt at each target, from wherever the last one ended."""
+    """One attempt at each target, from wherever the last one ended.
+
+    Raises:
+        StoppedByOperator: says after how many; `on_result` has had those. Nothing is attempted any more, the arm holds.
+        SessionError: see `EpisodeRunner.run_episode`.
+    """
     rows: list[AttemptRow] = []
     timeout = ATTEMPT_S if operator is None else CORRECTED_S
     for index, target in enumerate(targets):
-        result = session.run_episode(target, timeout, operator=operator, policy_index=policy_index, referee=referee)
+        try:
+            result = session.run_episode(
+                target, timeout, operator=operator, policy_index=policy_index, referee=referee, on_tick=on_tick
+            )
+        except StoppedByOperator as stop:
+            raise StoppedByOperator(
+                f"stopped by the operator after {index} of {len(targets)} targets", episode=stop.episode
+            ) from None
         rows.append(row_of(target, result))
         if on_result is not None:
             on_result(index, result)

@@ -9,7 +9,9 @@ from tyro.conf import Positional, arg
 
 from isthmus.hardware.joint_calibration import ArmCalibration
 
+from ..attempt import StoppedByOperator
 from .arm import ArmOptions, open_arm
+from .attempts import random_targets
 from .checks import OptionError, check_folder, check_range
 from .run import operator_for
 
@@ -23,7 +25,8 @@ _DATASET_FILE = Path("meta") / "info.json"
 class Correct:
     """Run a policy with somebody beside the arm who takes over where it misses; every episode goes into a LeRobot dataset.
 
-    Keyboard: space takes over and gives back, arrows and page keys move the tip, Enter says done, x stops.
+    Keyboard: space takes over and gives back; arrows, page up and down, or w s a d e q move the tip; after a takeover Enter says done
+    and g gives up; x stops the command.
     """
 
     bundle: Annotated[Path, Positional, arg(metavar="BUNDLE")]
@@ -44,12 +47,13 @@ class Correct:
         """Attempt, record, convert; every finished episode is kept, also after Ctrl-C."""
         from isthmus.policies.bundle import load_bundle
 
-        from ..progress import attempts_progress
-        from .attempts import CORRECTED_S, random_targets
+        from .drive import drive
 
         self._check()
         bundle = load_bundle(self.bundle)
         calibration = self._calibration()
+        stop: StoppedByOperator | None = None
+        print("starting the arm", flush=True)
         with open_arm(self.arm) as arm:
             operator = operator_for(arm, self.operator, self.seed)
             targets = random_targets(arm.spec, self.episodes, self.seed)
@@ -58,14 +62,23 @@ class Correct:
                 with arm.session([self.bundle], calibration, self.log) as session:
                     recording = True
                     session.prepare(targets, operator=operator)
-                    session.arm()
-                    with attempts_progress("episodes", len(targets)) as show:
-                        for index, target in enumerate(targets):
-                            result = session.run_episode(target, CORRECTED_S, operator=operator, referee=arm.referee)
-                            show(index, result)
+                    try:
+                        drive(
+                            session,
+                            targets,
+                            title="episodes",
+                            policy_id=bundle.sha256,
+                            referee=arm.referee,
+                            operator=operator,
+                            rows=[],
+                        )
+                    except StoppedByOperator as error:  # an orderly end: the arm parks
+                        stop = error
             finally:
                 if recording:
-                    self._keep(bundle, calibration)
+                    self._keep(bundle, calibration, stopped=-1 if stop is None else stop.episode)
+        if stop is not None:
+            raise stop
         print(f"next: isthmus learn {self.out} --base {self.bundle}")
         return 0
 
@@ -88,10 +101,11 @@ class Correct:
             check_calibration(self.out, calibration)
         return calibration
 
-    def _keep(self, bundle: "Bundle", calibration: ArmCalibration) -> None:
+    def _keep(self, bundle: "Bundle", calibration: ArmCalibration, *, stopped: int) -> None:
         """Put the attempts of the recording into the dataset; the way to the rest pose is none.
 
-        An attempt in which the arm could not be read, as when it is unplugged, stays in the recording only.
+        An attempt in which the arm could not be read, as when it is unplugged, stays in the recording only, and so does the one that
+        was stopped, by its id in the recording.
         """
         from isthmus.policies.learning.dataset import COLUMNS, append_episodes, write_dataset
 
@@ -101,11 +115,16 @@ class Correct:
         episodes = [
             episode
             for episode in read_log(self.log).episodes()
-            if episode.policy_id == bundle.sha256 and all(np.isfinite(episode.ticks[field]).all() for field in required)
+            if episode.policy_id == bundle.sha256
+            and not (episode.ticks["episode"] == stopped).any()
+            and all(np.isfinite(episode.ticks[field]).all() for field in required)
         ]
-        if episodes and (self.out / _DATASET_FILE).exists():
+        if not episodes:
+            print(f"no episode ended, none was added to a dataset; recorded in {self.log}")
+            return
+        if (self.out / _DATASET_FILE).exists():
             append_episodes(self.out, episodes, calibration=calibration)
-        elif episodes:
+        else:
             contract = bundle.manifest.contract
             fps = round(1e9 / contract.period_ns)
             name = f"isthmus/{self.out.name}"

@@ -74,6 +74,16 @@ class Running:
         return (self._printed / "err").read_text()
 
     @property
+    def terminal(self) -> int:
+        """Its terminal, from the other side."""
+        return self._keys
+
+    @property
+    def group(self) -> int:
+        """Its process group, and its own process id."""
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether it has ended by itself."""
         return self._process.poll() is not None
