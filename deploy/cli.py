@@ -12,6 +12,7 @@ from isthmus.hardware.errors import IsthmusError
 
 from .commands.bench import Bench
 from .commands.calibrate import Calibrate
+from .commands.compare import Compare
 from .commands.correct import Correct
 from .commands.demo import Demo
 from .commands.export import Export
@@ -31,6 +32,7 @@ Command = (
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]
     | Annotated[Correct, subcommand("correct", prefix_name=False)]
     | Annotated[Learn, subcommand("learn", prefix_name=False)]
+    | Annotated[Compare, subcommand("compare", prefix_name=False)]
     | Annotated[Report, subcommand("report", prefix_name=False)]
     | Annotated[Demo, subcommand("demo", prefix_name=False)]
     | Annotated[Robots, subcommand("robots", prefix_name=False)]
@@ -40,7 +42,7 @@ Command = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; exits with 0 when it did what was asked, 2 with the cause on stderr when not."""
+    """Run a command; exits with 0 when it did what was asked (`compare` with 1 for a no), 2 with the cause on stderr when not."""
     if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     words = sys.argv[1:] if arguments is None else arguments

@@ -18,7 +18,20 @@ FOLDERS = ("hardware", "sim", "policies", "calibration", "deploy")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 PYTHON = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
-COMMANDS = ("train", "export", "run", "calibrate", "correct", "learn", "report", "demo", "robots", "virtual", "bench")
+COMMANDS = (
+    "train",
+    "export",
+    "run",
+    "calibrate",
+    "correct",
+    "learn",
+    "compare",
+    "report",
+    "demo",
+    "robots",
+    "virtual",
+    "bench",
+)
 
 
 def _relative(path: Path) -> str:

@@ -1,81 +1,152 @@
 """`isthmus learn`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from isthmus.policies.episode import Episode
+import numpy as np
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from .arm import read_calibration
-from .checks import OptionError, check_output, check_range
-from .touch import describe_offsets, offsets_by_joint, offsets_from_corrections, with_added_offsets
+from .checks import OptionError, check_not_input, check_output, check_range, keep_existing
+from .touch import (
+    describe_change,
+    describe_offsets,
+    offsets_by_joint,
+    offsets_from_corrections,
+    with_added_offsets,
+)
+
+if TYPE_CHECKING:
+    from isthmus.calibration.touchoff import OffsetFit
+    from isthmus.hardware.joint_calibration import ArmCalibration
+    from isthmus.hardware.robot import RobotSpec
+    from isthmus.policies.episode import Episode
+
+EXPLAINED_MM = 5.0  # median residual of the offsets up to which they explain where the corrections ended
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learn:
-    """Learn from corrections: first the encoder offsets that explain where they ended, then a residual and a gate on what is left.
+    """Learn from corrections: the encoder offsets that explain where they ended, written as a joint calibration.
 
-    Run the result beside the base on the same targets (`isthmus run`) before you trust it: a residual can make a good policy worse.
+    A residual and a gate are learned on what the offsets leave with --residual, or where the offsets do not explain the corrections. A
+    residual can make a good policy worse: run both on the same targets and let `isthmus compare` decide. Results that are already
+    there are kept under another name: joints.json becomes joints-1.json.
     """
 
     dataset: Annotated[Path, Positional, arg(metavar="DATASET")]
-    """Corrected episodes, from `isthmus correct`."""
+    """Corrected episodes, from `isthmus correct`; it knows the joint calibration they were recorded with."""
     base: Path
     """The policy that was corrected."""
-    out: Path
-    """Bundle of base, residual and gate to write."""
-    joints: Path | None = None
-    """Joint calibration the corrections were recorded with; the nominal one if not given."""
     joints_out: Path = Path("joints.json")
-    """Joint calibration to write, with the offsets found: give it to `isthmus run` as --joints."""
+    """Joint calibration to write, with the offsets found on top of the dataset's: give it to `isthmus run` as --joints."""
+    residual: Annotated[bool, FlagCreatePairsOff] = False
+    """Learn a residual and a gate too. Best from corrections made with the offsets in use, where the base still misses."""
+    out: Path = Path("better.onnx")
+    """With a residual: bundle of base, residual and gate to write."""
+    joints: Path | None = None
+    """Joint calibration that the corrections should have been recorded with; refused if the dataset says otherwise."""
     offsets: bool = True
-    """Whether to fit encoder offsets first."""
+    """Whether to fit encoder offsets; without, only a residual is learned."""
     seed: int = 0
     """Of the networks."""
 
     def run(self) -> int:
-        """Fit, learn, compose, verify."""
-        from isthmus.hardware.joint_calibration import ArmCalibration
+        """Fit, and where asked or needed learn, compose, verify."""
         from isthmus.hardware.robot import load_robot
         from isthmus.policies.bundle import load_bundle
-        from isthmus.policies.episode import recalibrated
         from isthmus.policies.learning.dataset import read_dataset
 
         self._check()
-        episodes = read_dataset(self.dataset)
+        episodes: Sequence[Episode] = read_dataset(self.dataset)
         spec = load_robot(load_bundle(self.base).manifest.contract.robot)
-        known = ArmCalibration.nominal(spec) if self.joints is None else read_calibration(self.joints, spec)
+        joints, residual = self._calibration(spec), True
         if self.offsets:
-            fit = offsets_from_corrections(spec, episodes)
-            print(describe_offsets(fit))
-            offsets = offsets_by_joint(fit)
-            with_added_offsets(known, offsets).save(self.joints_out)
-            print(f"joint calibration with these offsets written to {self.joints_out}")
-            episodes = [recalibrated(episode, offsets) for episode in episodes]
-        print(learn_bundle(self.base, episodes, self.out, seed=self.seed))
-        joints = self.joints_out if self.offsets else self.joints
-        option = "" if joints is None else f" --joints {joints}"
-        print(f"next: isthmus run {self.out}{option} --targets 30, and the same for {self.base}")
+            joints, episodes, residual = self._fit(spec, joints, episodes)
+        if self._run_with == self.joints_out:
+            keep_existing(self.joints_out)
+            joints.save(self.joints_out)
+            print(f"joint calibration written to {self.joints_out}")
+        if residual:
+            print(learn_bundle(self.base, episodes, self.out, seed=self.seed))
+        print(self._next_with_residual() if residual else self._next_with_offsets())
         return 0
+
+    def _fit(
+        self, spec: "RobotSpec", joints: "ArmCalibration", episodes: "Sequence[Episode]"
+    ) -> "tuple[ArmCalibration, Sequence[Episode], bool]":
+        """The calibration with offsets, the episodes as it reads them, and whether to learn a residual from these."""
+        from isthmus.policies.episode import recalibrated
+
+        fit = offsets_from_corrections(spec, episodes)
+        offsets = offsets_by_joint(fit)
+        changed = with_added_offsets(joints, offsets)
+        explained = float(np.median(fit.residual_mm)) <= EXPLAINED_MM
+        print(describe_offsets(fit))
+        print(describe_change(joints, changed))
+        print(self._verdict(fit, explained))
+        return changed, [recalibrated(episode, offsets) for episode in episodes], self.residual or not explained
+
+    def _verdict(self, fit: "OffsetFit", explained: bool) -> str:
+        median = (
+            f"after the offsets the tip ends within {np.median(fit.residual_mm):.1f} mm (median) of the targets in the "
+            "corrected episodes"
+        )
+        if not explained:
+            return f"{median}: the offsets do not explain them (up to {EXPLAINED_MM:g} mm), so a residual is learned"
+        advice = f"run {self.base} with {self.joints_out} and correct again where it still misses"
+        return f"{median}, so a residual has little to learn: {advice}"
+
+    @property
+    def _run_with(self) -> Path:
+        """The joint calibration that the result is for."""
+        return self.joints_out if self.offsets or self.joints is None else self.joints
+
+    def _next_with_offsets(self) -> str:
+        return (
+            "next, each with the --arm or --port of the arm that was corrected:\n"
+            f"  isthmus run {self.base} --joints {self.joints_out} --targets 30\n"
+            f"and where it still misses, correct again, then learn a residual from that:\n"
+            f"  isthmus correct {self.base} --joints {self.joints_out} --out {self.dataset}-again\n"
+            f"  isthmus learn {self.dataset}-again --base {self.base} --joints {self.joints_out} --no-offsets"
+        )
+
+    def _next_with_residual(self) -> str:
+        return (
+            "next, the runs with the --arm or --port of the arm that was corrected:\n"
+            f"  isthmus run {self.base} --joints {self._run_with} --targets 30 --out champion.json\n"
+            f"  isthmus run {self.out} --joints {self._run_with} --targets 30 --out challenger.json\n"
+            f"  isthmus compare champion.json challenger.json"
+        )
+
+    def _calibration(self, spec: "RobotSpec") -> "ArmCalibration":
+        """What the dataset was recorded with."""
+        from isthmus.policies.learning.dataset import read_info
+
+        known = read_info(self.dataset).calibration
+        if known.robot != spec.name:
+            raise OptionError(f"{self.dataset} is of robot {known.robot!r}, --base {self.base} is for {spec.name!r}")
+        difference = None if self.joints is None else known.difference(read_calibration(self.joints, spec))
+        if difference is not None:
+            raise OptionError(
+                f"--joints {self.joints} is not what {self.dataset} was recorded with: {difference} (the dataset's against the "
+                "file's); leave --joints out, the dataset knows its own"
+            )
+        return known
 
     def _check(self) -> None:
         check_range("--seed", self.seed, 0)
         check_output("--out", self.out)
-        if self.out.absolute() == self.base.absolute():
-            raise OptionError(f"--out {self.out} would replace the base; choose another name")
-        if not self.offsets:
-            return
+        check_not_input("--out", self.out, self.base, "the base")
         check_output("--joints-out", self.joints_out)
-        if self.joints is not None and self.joints.absolute() == self.joints_out.absolute():
-            raise OptionError(
-                f"--joints-out {self.joints_out} would replace the calibration that the corrections were recorded with; "
-                "choose another name"
+        if self._run_with == self.joints_out:
+            check_not_input(
+                "--joints-out", self.joints_out, self.joints, "the calibration that the corrections were recorded with"
             )
+        if self.joints_out.resolve() == self.out.resolve():
+            raise OptionError(f"--out and --joints-out are both {self.out}; choose two names")
 
 
 def learn_bundle(base_path: Path, episodes: "Sequence[Episode]", out: Path, *, seed: int) -> str:
@@ -91,6 +162,7 @@ def learn_bundle(base_path: Path, episodes: "Sequence[Episode]", out: Path, *, s
 
     base = load_bundle(base_path)
     learned = learn_residual(base_path, base.manifest.contract, episodes, CorrectionConfig(seed=seed))
+    keep_existing(out)
     export_composed_bundle(out, base, learned, provenance(seed, 0, None))
     loss, without = learned.residual_curve.best_loss, learned.zero_loss
     return (

@@ -22,6 +22,7 @@ from ..status import Status
 from .arm import Arm
 from .attempts import CORRECTED_S, Attempts, attempt_all, random_targets
 from .calibrate import describe
+from .compare import compare_attempts
 from .learn import learn_bundle
 from .touch import describe_offsets, offsets_by_joint, offsets_from_corrections, with_added_offsets
 
@@ -312,17 +313,7 @@ def _learn(loop: _Loop, base: Path, episodes: Sequence[Episode]) -> Path | None:
 
 
 def _promote(loop: _Loop, corrected: Attempts, residual: Attempts) -> tuple[str, str]:
-    from isthmus.policies.learning.promote import EvaluationResults, compare
-
-    def results(attempts: Attempts) -> EvaluationResults:
-        return EvaluationResults(
-            policy_id=attempts.policy_id,
-            targets=loop.targets,
-            success=np.array([row.success for row in attempts.rows]),
-            final_error_m=np.array([row.final_error_m for row in attempts.rows]),
-        )
-
-    verdict = compare(results(corrected), results(residual))
+    verdict = compare_attempts(corrected, residual)
     loop.watch.say(f"{'promoted' if verdict.promote else 'not promoted'}: {verdict.reason}")
     return ("residual" if verdict.promote else "offsets"), verdict.reason
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -21,7 +21,7 @@ from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.structure import write_json
 from isthmus.hardware.virtual.client import VirtualArm
 from isthmus.policies.bundle import load_bundle
-from isthmus.policies.learning.dataset import read_dataset
+from isthmus.policies.learning.dataset import read_dataset, write_dataset
 
 LIMP_FALL_RAD = 0.1  # a folded arm that goes limp sinks no further
 COMMANDS = {subcommand.name: kind for kind, subcommand in (get_args(annotated)[:2] for annotated in get_args(Command))}
@@ -163,17 +163,76 @@ def test_correct_adds_to_a_dataset(reach_bundle: Path, tmp_path: Path):
         assert len(read_dataset(tmp_path / "data")) == count
 
 
-@pytest.mark.slow
-def test_learn_writes_a_bundle_and_a_calibration_that_run(corrected: Path, reach_bundle: Path, folder: Path):
-    done = isthmus("learn", corrected, "--base", reach_bundle, "--out", "better.onnx", folder=folder)
+def test_learn_finds_offsets_and_no_residual_that_nobody_asked_for(corrected: Path, reach_bundle: Path, folder: Path):
+    done = isthmus("learn", corrected, "--base", reach_bundle, folder=folder)
     assert done.code == 0, done.err
-    residual = load_bundle(folder / "better.onnx").manifest.residual
+    assert "so a residual has little to learn" in done.out and not (folder / "better.onnx").exists()
+    found = ArmCalibration.load(folder / "joints.json", SPEC).joints["shoulder_lift"].offset_rad
+    assert "total offsets: shoulder_pan" in done.out and f"shoulder_lift {np.rad2deg(found):+.2f} deg" in done.out
+    command = re.search(r"isthmus (run \S+ --joints joints.json) --targets 30", done.out)
+    assert command is not None
+    again = isthmus(*command[1].split(), "--arm", "worn", "--lockstep", "--targets", 1, folder=folder)
+    assert again.code == 0, again.err
+
+
+def test_learn_adds_offsets_to_the_calibration_that_the_dataset_knows(
+    corrected: Path, reach_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    nominal = ArmCalibration.nominal(SPEC)
+    old = nominal.with_offsets({"elbow_flex": 0.02, "wrist_flex": -0.01})
+    write_dataset(tmp_path / "data", read_dataset(corrected), fps=50, repo_id="a/b", task="reach", calibration=old)
+    old.save(tmp_path / "old.json")
+    nominal.save(tmp_path / "nominal.json")
+    results = {}
+    for name, data in (("plain.json", corrected), ("sum.json", tmp_path / "data")):
+        assert run_here("learn", data, "--base", reach_bundle, "--joints-out", tmp_path / name) == 0
+        results[name] = ArmCalibration.load(tmp_path / name, SPEC).joints
+    for joint, value in {"elbow_flex": 0.02, "wrist_flex": -0.01, "shoulder_lift": 0.0}.items():
+        assert results["sum.json"][joint].offset_rad == pytest.approx(results["plain.json"][joint].offset_rad + value)
+    learn = ("learn", tmp_path / "data", "--base", reach_bundle, "--joints-out", tmp_path / "sum.json")
+    assert run_here(*learn, "--joints", tmp_path / "old.json") == 0
+    assert ArmCalibration.load(tmp_path / "sum-1.json", SPEC).joints == results["sum.json"]
+    capsys.readouterr()
+    assert run_here(*learn, "--joints", tmp_path / "nominal.json") == 2
+    refused = capsys.readouterr().err
+    assert "'elbow_flex': offset_rad is 0.02 rad against 0 rad" in refused and "leave --joints out" in refused
+
+
+def test_learn_says_how_far_off_the_episodes_ended_when_none_was_a_success(
+    corrected: Path, reach_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    missed = [replace(e, success=False, info={"final_error_m": 0.0213}) for e in read_dataset(corrected)]
+    nominal = ArmCalibration.nominal(SPEC)
+    write_dataset(tmp_path / "data", missed, fps=50, repo_id="a/b", task="reach", calibration=nominal)
+    assert run_here("learn", tmp_path / "data", "--base", reach_bundle, "--joints-out", tmp_path / "joints.json") == 2
+    said = capsys.readouterr().err
+    assert "none of 7 episodes was corrected by a person and succeeded" in said
+    assert "ended 21.3, 21.3" in said and "mm from their targets" in said
+    assert not (tmp_path / "joints.json").exists()
+
+
+@pytest.mark.slow
+def test_learn_writes_a_residual_where_asked_and_where_offsets_do_not_explain_the_corrections(
+    corrected: Path, reach_bundle: Path, tmp_path: Path
+):
+    done = isthmus("learn", corrected, "--base", reach_bundle, "--residual", folder=tmp_path)
+    assert done.code == 0, done.err
+    residual = load_bundle(tmp_path / "better.onnx").manifest.residual
     assert residual is not None and residual.base_sha256 == load_bundle(reach_bundle).sha256
     assert residual.episodes <= 7
-    command = re.search(r"next: isthmus (run better.onnx --joints joints.json)", done.out)
-    assert command is not None
-    again = isthmus(*command[1].split(), "--arm", "worn", "--lockstep", "--targets", 2, folder=folder)
+    command = re.search(r"isthmus (run better.onnx --joints joints.json) --targets 30 --out challenger.json", done.out)
+    assert command is not None and "isthmus compare champion.json challenger.json" in done.out
+    again = isthmus(*command[1].split(), "--arm", "worn", "--lockstep", "--targets", 2, folder=tmp_path)
     assert again.code == 0, again.err
+
+    scattered = [replace(episode, ticks=episode.ticks.copy()) for episode in read_dataset(corrected)]
+    for index, episode in enumerate(scattered):
+        episode.ticks["target"][:, index % 3] += 0.012 * (-1) ** (index // 3)
+    nominal = ArmCalibration.nominal(SPEC)
+    write_dataset(tmp_path / "data", scattered, fps=50, repo_id="a/b", task="reach", calibration=nominal)
+    done = isthmus("learn", "data", "--base", reach_bundle, "--out", "second.onnx", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "do not explain them" in done.out and load_bundle(tmp_path / "second.onnx").manifest.residual is not None
 
 
 def test_report_makes_the_page_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

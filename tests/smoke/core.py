@@ -23,7 +23,20 @@ from isthmus.policies.episode import Source
 from isthmus.policies.policy import Policy
 
 ABSENT = ("torch", "mujoco", "genesis", "rsl_rl", "onnx", "pyarrow", "scipy", "matplotlib", "tensorboard")
-COMMANDS = ("train", "export", "run", "calibrate", "correct", "learn", "report", "demo", "robots", "virtual", "bench")
+COMMANDS = (
+    "train",
+    "export",
+    "run",
+    "calibrate",
+    "correct",
+    "learn",
+    "compare",
+    "report",
+    "demo",
+    "robots",
+    "virtual",
+    "bench",
+)
 TARGET = (0.2, 0.05, 0.12)  # m, base frame
 
 
