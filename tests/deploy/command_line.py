@@ -144,7 +144,8 @@ def members(group: int) -> list[str]:
         except OSError:
             continue
         state, _, its_group = rest.split()[:3]
-        is_arm = b"isthmus.hardware.virtual.server" in words and words[words.index(b"--parent") + 1] == b"%d" % group
+        is_arm = b"isthmus.hardware.virtual.server" in words and b"--parent" in words
+        is_arm = is_arm and words[words.index(b"--parent") + 1] == b"%d" % group
         if state != "Z" and (int(its_group) == group or is_arm):
             found.append(name)
     return found
