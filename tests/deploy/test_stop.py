@@ -195,6 +195,28 @@ def test_ctrl_c_writes_the_results_of_the_attempts_that_ended(reach_bundle: Path
     assert [e.success for e in finished] == [row.success for row in rows]
 
 
+def test_ctrl_c_before_an_episode_has_ended_names_no_dataset(reach_bundle: Path, tmp_path: Path):
+    arguments = ("--arm", "soft", "--operator", "scripted", "--out", "data")
+    running = Running("correct", reach_bundle, *arguments, folder=tmp_path)
+    running.until(lambda: "moving to the ready pose" in running.out, "an arm that moves")
+    running.interrupt()
+    ended = running.outcome()
+    assert ended.code == 130
+    assert "no episode ended" in ended.out and "data\n" not in ended.out and not (tmp_path / "data").exists()
+
+
+def test_ctrl_c_says_how_many_episodes_were_added_and_where(reach_bundle: Path, tmp_path: Path):
+    log = tmp_path / "correct.mcap"
+    arguments = ("--arm", "soft", "--lockstep", "--operator", "scripted", "--out", "data", "--episodes", 200)
+    running = Running("correct", reach_bundle, *arguments, folder=tmp_path)
+    running.until(lambda: "episodes: 10/200" in running.out, "ten episodes")
+    running.interrupt()
+    ended = running.outcome()
+    episodes = [e for e in read_log(log).episodes() if e.policy_id == load_bundle(reach_bundle).sha256]
+    assert ended.code == 130 and len(read_dataset(tmp_path / "data")) == len(episodes) >= 10
+    assert f"{len(episodes)} episodes, " in ended.out and "added to data" in ended.out
+
+
 def test_run_says_what_it_does_before_the_first_attempt_and_how_many_ticks_there_were(
     reach_bundle: Path, tmp_path: Path
 ):
