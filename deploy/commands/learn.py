@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from isthmus.hardware.robot import RobotSpec
     from isthmus.policies.episode import Episode
 
+FRESH_TARGETS = "--targets 30 --seed 1000"  # that no correction had: these begin at seed 0
 EXPLAINED_MM = 5.0  # median residual of the offsets up to which they explain where the corrections ended
 
 
@@ -65,7 +66,7 @@ class Learn:
         joints, residual = self._calibration(spec), True
         if self.offsets:
             joints, episodes, residual = self._fit(spec, joints, episodes)
-        if self._run_with == self.joints_out:
+        if self._writes_joints:
             keep_existing(self.joints_out)
             joints.save(self.joints_out)
             print(f"joint calibration written to {self.joints_out}")
@@ -100,15 +101,20 @@ class Learn:
         return f"{median}, so a residual has little to learn: {advice}"
 
     @property
+    def _writes_joints(self) -> bool:
+        """Whether the result needs a calibration file that is not there yet."""
+        return self.offsets or self.joints is None
+
+    @property
     def _run_with(self) -> Path:
         """The joint calibration that the result is for."""
-        return self.joints_out if self.offsets or self.joints is None else self.joints
+        return self.joints_out if self.joints is None or self._writes_joints else self.joints
 
     def _next_with_offsets(self) -> str:
         return (
             "next, each with the --arm or --port of the arm that was corrected:\n"
-            f"  isthmus run {self.base} --joints {self.joints_out} --targets 30\n"
-            f"and where it still misses, correct again, then learn a residual from that:\n"
+            f"  isthmus run {self.base} --joints {self.joints_out} {FRESH_TARGETS}\n"
+            "and where it still misses, correct again, then learn a residual from that:\n"
             f"  isthmus correct {self.base} --joints {self.joints_out} --out {self.dataset}-again\n"
             f"  isthmus learn {self.dataset}-again --base {self.base} --joints {self.joints_out} --no-offsets"
         )
@@ -116,9 +122,9 @@ class Learn:
     def _next_with_residual(self) -> str:
         return (
             "next, the runs with the --arm or --port of the arm that was corrected:\n"
-            f"  isthmus run {self.base} --joints {self._run_with} --targets 30 --out champion.json\n"
-            f"  isthmus run {self.out} --joints {self._run_with} --targets 30 --out challenger.json\n"
-            f"  isthmus compare champion.json challenger.json"
+            f"  isthmus run {self.base} --joints {self._run_with} {FRESH_TARGETS} --out champion.json\n"
+            f"  isthmus run {self.out} --joints {self._run_with} {FRESH_TARGETS} --out challenger.json\n"
+            "  isthmus compare champion.json challenger.json"
         )
 
     def _calibration(self, spec: "RobotSpec") -> "ArmCalibration":
@@ -141,7 +147,7 @@ class Learn:
         check_output("--out", self.out)
         check_not_input("--out", self.out, self.base, "the base")
         check_output("--joints-out", self.joints_out)
-        if self._run_with == self.joints_out:
+        if self._writes_joints:
             check_not_input(
                 "--joints-out", self.joints_out, self.joints, "the calibration that the corrections were recorded with"
             )

@@ -144,6 +144,8 @@ def test_learn_does_not_replace_its_own_inputs(refuse: Refuse, reach_bundle: Pat
     learn = ("learn", "data", "--base", reach_bundle)
     refuse(*learn, "--out", reach_bundle, says=("--out", "replace the base"))
     refuse(*learn, "--out", "x.onnx", "--joints", "joints.json", says=("--joints-out", "choose another name"))
+    refuse(*learn, "--joints-out", "better.onnx", says=("--out and --joints-out", "choose two names"))
+    refuse(*learn, "--joints", "joints.json", "--no-offsets", says=("data is no isthmus dataset",))
 
 
 def test_calibrate_does_not_replace_the_joint_calibration_it_reads(refuse: Refuse, tmp_path: Path):

@@ -220,7 +220,9 @@ def test_learn_writes_a_residual_where_asked_and_where_offsets_do_not_explain_th
     residual = load_bundle(tmp_path / "better.onnx").manifest.residual
     assert residual is not None and residual.base_sha256 == load_bundle(reach_bundle).sha256
     assert residual.episodes <= 7
-    command = re.search(r"isthmus (run better.onnx --joints joints.json) --targets 30 --out challenger.json", done.out)
+    command = re.search(
+        r"isthmus (run better.onnx --joints joints.json) --targets 30 --seed 1000 --out challenger.json", done.out
+    )
     assert command is not None and "isthmus compare champion.json challenger.json" in done.out
     again = isthmus(*command[1].split(), "--arm", "worn", "--lockstep", "--targets", 2, folder=tmp_path)
     assert again.code == 0, again.err
