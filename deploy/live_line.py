@@ -20,12 +20,13 @@ def live_text(status: Status, tip: np.ndarray, left_s: float, width: int) -> str
     gap = status.target - tip
     x, y, z = 1e2 * gap
     who = _DRIVERS.get(status.mode, "HOLD")
-    distance, left = f"{1e3 * np.linalg.norm(gap):.0f} mm", f"{max(left_s, 0.0):.1f} s left"
-    full = (
-        f"{who:<6}  target - tip: x (forward) {x:+6.1f}  y (left) {y:+6.1f}  z (up) {z:+6.1f} cm  {distance:>6}  {left}"
+    distance, left = f"{1e3 * np.linalg.norm(gap):.0f} mm", f"{max(left_s, 0.0):.1f} s"
+    forms = (
+        f"{who:<6}  target - tip: x (forward) {x:+6.1f}  y (left) {y:+6.1f}  z (up) {z:+6.1f} cm  {distance:>6}  {left} left",
+        f"{who:<6} x {x:+5.1f} y {y:+5.1f} z {z:+5.1f} cm {distance:>6} {left} left",
+        f"{who} {x:+.1f} {y:+.1f} {z:+.1f} cm {distance} {left}",
     )
-    short = f"{who:<6} x {x:+5.1f} y {y:+5.1f} z {z:+5.1f} cm {distance:>6} {left}"
-    return full if len(full) < width else short[: max(width - 1, 0)]
+    return next((form for form in forms if len(form) < width), forms[-1][: max(width - 1, 0)])
 
 
 class LiveLine:
