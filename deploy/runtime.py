@@ -196,7 +196,7 @@ class Runtime:
                 self._happen(Event.OPERATOR_LOST)
             return
         if command.stop:
-            self._happen(Event.OPERATOR_STOP)
+            self._happen(Event.OPERATOR_STOP, smooth=False)  # at once: nobody who stops an arm wants it to glide on
         elif not command.engaged:
             self._may_engage = True  # someone who still drives from an earlier episode has to let go first
             self._happen(Event.OPERATOR_RELEASED)
