@@ -141,6 +141,7 @@ def _row(config, arm_name: str, base: Path, simulation, folder: Path, console) -
 
 
 def _print_table(rows, targets: int, console) -> None:  # noqa: ANN001
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -158,4 +159,4 @@ def _print_table(rows, targets: int, console) -> None:  # noqa: ANN001
             f"{row.latency_error_ms:+.1f}",
             f"{row.touch_off_error_deg:.2f} ({row.touch_off_joints} joints)",
         )
-    console.print(table)
+    Console(width=max(console.width, 150)).print(table)
