@@ -42,7 +42,7 @@ class Demo:
             targets=15 if self.quick else 30,
             corrections=(8, 2) if self.quick else (12, 8),
             train_iterations=45 if self.quick else 110,
-            train_seconds=60.0 if self.quick else 130.0,
+            train_seconds=60.0 if self.quick else 110.0,
             retrain_iterations=15 if self.quick else 45,
             simulated_episodes=300 if self.quick else 500,
         )
