@@ -65,12 +65,7 @@ class RobotSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _JointFile:
-    name: str
-    bus_id: int
-    range: tuple[float, float]
-    default_pos: float
-    rest_pos: float
+class _Defaults:
     kp: float | None = None
     kd: float | None = None
     effort_limit: float | None = None
@@ -80,13 +75,12 @@ class _JointFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Defaults:
-    kp: float | None = None
-    kd: float | None = None
-    effort_limit: float | None = None
-    velocity_limit: float | None = None
-    direction: int | None = None
-    p_gain: int | None = None
+class _JointFile(_Defaults):
+    name: str
+    bus_id: int
+    range: tuple[float, float]
+    default_pos: float
+    rest_pos: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,3 @@ class Engine(Protocol):
     def failed(self) -> torch.Tensor:
         """Environments whose state is not finite or which raised a physics warning since their reset. (num_envs,) bool."""
         ...
-
-    def close(self) -> None:
-        """Release threads and memory."""
-        ...

@@ -94,6 +94,3 @@ class MujocoEngine:
         """See Engine."""
         warned = (self.batch.warning.reshape(self.num_envs, -1) != 0).any(axis=-1)
         return torch.from_numpy(warned) | ~torch.isfinite(self._pos).all(-1) | ~torch.isfinite(self._vel).all(-1)
-
-    def close(self) -> None:
-        """See Engine."""
