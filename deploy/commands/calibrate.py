@@ -47,6 +47,7 @@ class Calibrate:
         from isthmus.calibration.excitation import excitation
         from isthmus.calibration.identify import identify
         from isthmus.calibration.log import from_ticks
+        from isthmus.calibration.plot import calibration_png
 
         self._check()
         calibration = self.arm.calibration()
@@ -56,7 +57,8 @@ class Calibrate:
                 session.arm()
                 print(f"moving for {self.seconds:.0f} s; keep clear")
                 episode = session.run_trajectory(motion)
-            identified = identify(from_ticks(episode.ticks, episode.joint_names), arm.spec)
+            log = from_ticks(episode.ticks, episode.joint_names)
+            identified = identify(log, arm.spec)
             changed = None
             if self.touch_off:
                 fit = touch_off(arm, calibration, self.touch_off, self.points, self.seed)
@@ -66,10 +68,14 @@ class Calibrate:
                 changed.save(self.joints_out)
         keep_existing(self.out)
         identified.save(self.out)
+        picture = self.out.with_suffix(".png")
+        keep_existing(picture)
+        picture.write_bytes(calibration_png(log, self.arm.spec(), identified))
         print(describe(identified))
         if changed is not None:
             print(describe_change(calibration, changed))
         print(f"written to {self.out}" + (f" and {self.joints_out}" if self.touch_off else ""))
+        print(f"measured and simulated joints: {picture}")
         print(self._next())
         return 0
 
@@ -81,6 +87,10 @@ class Calibrate:
         check_range("--seconds", self.seconds, 10, 120)
         check_range("--seed", self.seed, 0)
         check_output("--out", self.out)
+        if self.out.suffix == ".png":
+            raise OptionError(
+                f"--out {self.out} is the name of the picture beside it; choose another ending, .json say"
+            )
         if self.touch_off == 0:
             return
         if self.touch_off < MIN_TOUCHES:

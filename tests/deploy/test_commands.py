@@ -128,6 +128,7 @@ def test_calibrate_with_touch_off_writes_parameters_and_joints_that_other_comman
     assert re.search(r"wrist_roll weakly determined: [+-]\d\.\d\d \+- \d\.\d\d deg, used because", said)
     identified = load_identified(out)
     assert identified.heldout_after_rad < identified.heldout_before_rad
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     calibration = ArmCalibration.load(joints, SPEC)
     total = np.rad2deg(calibration.joints["wrist_roll"].offset_rad)
     assert total != 0.0 and f"wrist_roll {total:+.2f} deg (change {total:+.2f})" in said
