@@ -39,6 +39,8 @@ def calibration_png(log: JointLog, robot: RobotSpec, identified: Identified) -> 
     figure = Figure(figsize=(12, 1.7 * joints + 2.2), layout="constrained")
     axes = figure.subplots(joints + 1, 2, width_ratios=[2, 1], squeeze=False)
     split = log.time_s[0] + (1.0 - HELD_OUT) * log.duration_s
+    for axis in axes[joints - 1]:
+        axis.set_xlabel("time, s")
     for index, name in enumerate(log.joint_names):
         _draw_joint(axes[index], log.time_s, log.joint_pos[:, index], before[:, index], after[:, index], name)
         for axis in axes[index]:
