@@ -97,7 +97,7 @@ def check_excitation(
         ExcitationError: names the joint or the height that is exceeded.
     """
     envelope = envelope or Envelope()
-    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    chain = chain_from_mjcf(robot.model_path, robot.reach_site())
     _check_commanded(robot, chain, targets, envelope)
     rng = np.random.default_rng(seed)
     times = np.arange(len(targets)) * PERIOD_S
@@ -162,7 +162,7 @@ def tip_height(robot: RobotSpec, chain: KinematicChain, joint_pos: np.ndarray) -
 
 def _amplitudes(robot: RobotSpec) -> np.ndarray:
     """Deflection that raises the tip, (n,) rad: at most 0.35 rad, 6 cm of height, and the room to the limits."""
-    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    chain = chain_from_mjcf(robot.model_path, robot.reach_site())
     index = [robot.joint_names.index(name) for name in chain.joint_names]
     ready = robot.array("default_pos")
     climb = np.zeros(len(ready))  # m/rad

@@ -114,6 +114,6 @@ def _largest(step: np.ndarray, limit: np.ndarray, names: tuple[str, ...]) -> Com
 
 
 def _tip_error(ticks: np.ndarray, robot: RobotSpec) -> np.ndarray:
-    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    chain = chain_from_mjcf(robot.model_path, robot.reach_site())
     index = [robot.joint_names.index(name) for name in chain.joint_names]
     return np.linalg.norm(tip_position(chain, ticks["joint_pos"][:, index]) - ticks["target"], axis=-1)

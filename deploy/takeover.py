@@ -36,7 +36,7 @@ class TipDrive:
 
     def __init__(self, spec: RobotSpec, config: TakeoverConfig, period_s: float) -> None:
         """Read the chain to the robot's tip."""
-        self._chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+        self._chain = chain_from_mjcf(spec.model_path, spec.reach_site())
         self._indices = [spec.joint_names.index(name) for name in self._chain.joint_names]
         self._config = config
         self._period_s = period_s

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -9,13 +10,18 @@ from .robot_checks import check_robot
 from .structure import FormatError, read_toml
 
 ROBOTS_DIR = Path(__file__).parent / "robots"
+NO_BUS = "none"  # a robot that is only simulated: its file has no keys of a bus
+
+Drive = Literal["position", "effort", "passive"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class JointSpec:
-    """One joint; angles in rad, zero and sign as in model.xml."""
+    """One joint; rad, N m and so on for a hinge, m, N and so on for a slide; zero and sign as in model.xml."""
 
     name: str
+    kind: Literal["hinge", "slide"]
+    drive: Drive  # what a command to the joint means: a target position, an effort, or nothing
     bus_id: int
     lower: float  # rad
     upper: float  # rad
@@ -27,6 +33,19 @@ class JointSpec:
     kd: float  # N m s/rad
     direction: int  # +1: encoder counts up with the angle, -1: down
     p_gain: int  # the servo's own gain register that gives kp
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotorSpec:
+    """One propeller: thrust = thrust_coefficient * speed^2 along the site's z axis, at the site."""
+
+    name: str
+    site: str  # in the MJCF, z along the thrust
+    spin: int  # +1: the propeller turns counter-clockwise seen from above, so that its drag turns the body clockwise
+    thrust_coefficient: float  # N/(rad/s)^2
+    drag_coefficient: float  # N m/(rad/s)^2
+    time_constant: float  # s, of the speed's first-order answer to a command
+    max_speed: float  # rad/s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +66,34 @@ class RobotSpec:
     name: str
     description: str
     joints: tuple[JointSpec, ...]
+    rotors: tuple[RotorSpec, ...]
     model_path: Path  # MJCF
-    tip_site: str  # site in the MJCF that reaches for targets
-    bus: str  # which driver speaks to it
+    floating: bool  # whether the base moves freely
+    base_body: str  # body in the MJCF that carries the IMU; of a floating robot the one with the free joint
+    tip_site: str | None  # site in the MJCF that reaches for targets
+    payload_site: str | None  # site in the MJCF where a payload sits
+    contact_bodies: tuple[str, ...]  # bodies in the MJCF whose contact forces matter, feet above all
+    bus: str  # which driver speaks to it; NO_BUS for none
     baudrate: int
-    counts_per_turn: int
-    workspace: Workspace
+    counts_per_turn: int  # of the joints' encoders; for a slide, counts per metre
+    workspace: Workspace | None  # where the tip may be sent
 
     @property
     def joint_names(self) -> tuple[str, ...]:
         """Joint names in bus order."""
         return tuple(joint.name for joint in self.joints)
+
+    def reach_workspace(self) -> Workspace:
+        """The workspace of a robot that reaches; raises FormatError when it has none."""
+        if self.workspace is None:
+            raise FormatError(f"robot {self.name!r} has no [workspace]: it does not reach for points")
+        return self.workspace
+
+    def reach_site(self) -> str:
+        """The tip site of a robot that reaches; raises FormatError when it has none."""
+        if self.tip_site is None:
+            raise FormatError(f"robot {self.name!r} has no tip_site: it does not reach for points")
+        return self.tip_site
 
     def array(self, field: str) -> np.ndarray:
         """One number per joint, e.g. `spec.array("kp")`. Shape (n,), float64."""
@@ -66,6 +102,8 @@ class RobotSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class _Defaults:
+    kind: Literal["hinge", "slide"] | None = None
+    drive: Drive | None = None
     kp: float | None = None
     kd: float | None = None
     effort_limit: float | None = None
@@ -77,10 +115,10 @@ class _Defaults:
 @dataclass(frozen=True, kw_only=True)
 class _JointFile(_Defaults):
     name: str
-    bus_id: int
     range: tuple[float, float]
     default_pos: float
     rest_pos: float
+    bus_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +126,17 @@ class _RobotFile:
     name: str
     description: str
     model: str
-    tip_site: str
     bus: str
-    baudrate: int
+    base_body: str
+    floating: bool = False
+    tip_site: str | None = None
+    payload_site: str | None = None
+    contact_bodies: tuple[str, ...] = ()
+    baudrate: int | None = None
     counts_per_turn: int
-    workspace: Workspace
-    joints: tuple[_JointFile, ...]
+    workspace: Workspace | None = None
+    joints: tuple[_JointFile, ...] = ()
+    rotors: tuple[RotorSpec, ...] = ()
     defaults: _Defaults = _Defaults()
 
 
@@ -117,11 +160,16 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     spec = RobotSpec(
         name=file.name,
         description=file.description,
-        joints=tuple(_joint(joint, file.defaults, path) for joint in file.joints),
+        joints=tuple(_joint(joint, file, path) for joint in file.joints),
+        rotors=file.rotors,
         model_path=path.parent / file.model,
+        floating=file.floating,
+        base_body=file.base_body,
         tip_site=file.tip_site,
+        payload_site=file.payload_site,
+        contact_bodies=file.contact_bodies,
         bus=file.bus,
-        baudrate=file.baudrate,
+        baudrate=int(_bus_value(file, "baudrate", file.baudrate, str(path))),
         counts_per_turn=file.counts_per_turn,
         workspace=file.workspace,
     )
@@ -129,20 +177,45 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     return spec
 
 
-def _joint(joint: _JointFile, defaults: _Defaults, path: Path) -> JointSpec:
-    values: dict[str, float] = {}
-    for key in ("kp", "kd", "effort_limit", "velocity_limit", "direction", "p_gain"):
-        own, common = getattr(joint, key), getattr(defaults, key)
-        if own is None and common is None:
-            raise FormatError(f"{path}: joint {joint.name!r} has no {key}, and [defaults] has none either")
-        values[key] = common if own is None else own
+def _joint(joint: _JointFile, file: _RobotFile, path: Path) -> JointSpec:
+    where = f"{path}: joint {joint.name!r}"
+
+    def value(key: str) -> float | str | None:
+        own, common = getattr(joint, key), getattr(file.defaults, key)
+        return common if own is None else own
+
+    def needed(key: str) -> float:
+        number = value(key)
+        if number is None:
+            raise FormatError(f"{where} has no {key}, and [defaults] has none either")
+        return number  # pyright: ignore[reportReturnType]
+
+    drive = value("drive") or "position"
     lower, upper = joint.range
     return JointSpec(
         name=joint.name,
-        bus_id=joint.bus_id,
+        kind=value("kind") or "hinge",  # pyright: ignore[reportArgumentType]
+        drive=drive,  # pyright: ignore[reportArgumentType]
         lower=lower,
         upper=upper,
         default_pos=joint.default_pos,
         rest_pos=joint.rest_pos,
-        **values,  # pyright: ignore[reportArgumentType]
+        velocity_limit=needed("velocity_limit"),
+        effort_limit=needed("effort_limit") if drive != "passive" else 0.0,
+        kp=needed("kp") if drive == "position" else 0.0,
+        kd=needed("kd") if drive == "position" else 0.0,
+        bus_id=int(_bus_value(file, "bus_id", joint.bus_id, where)),
+        direction=int(_bus_value(file, "direction", value("direction"), where, without=1)),
+        p_gain=int(_bus_value(file, "p_gain", value("p_gain"), where)),
     )
+
+
+def _bus_value(file: _RobotFile, key: str, value: object, where: str, *, without: int = 0) -> float:
+    """A key that a robot on a bus must have and one without a bus must not have; `without` stands in for it there."""
+    if file.bus == NO_BUS:
+        if value is not None:
+            raise FormatError(f'{where} has {key} = {value}, but bus = "{NO_BUS}"; remove {key} or name the bus')
+        return without
+    if value is None:
+        raise FormatError(f"{where} has no {key}, which bus {file.bus!r} needs (a joint's may stand in [defaults])")
+    return value  # pyright: ignore[reportReturnType]

@@ -10,7 +10,7 @@ from .kinematics import KinematicChain, chain_from_mjcf
 from .structure import FormatError
 
 if TYPE_CHECKING:
-    from .robot import JointSpec, RobotSpec
+    from .robot import JointSpec, RobotSpec, RotorSpec, Workspace
 
 _TURN = 2.0 * math.pi
 _RANGE_TOLERANCE = 1e-3  # rad, for ranges that were rounded on the way from the model
@@ -44,18 +44,28 @@ class _Interval:
 
 _ANGLE = _Interval(low=-_TURN, high=_TURN, unit="rad")
 _JOINT = {
-    "bus_id": _Interval(low=0, high=252),
     "default_pos": _ANGLE,
     "rest_pos": _ANGLE,
+    "velocity_limit": _Interval(low=0.0, high=60.0, unit="rad/s", open_low=True),
+}
+_BUS_JOINT = {
+    "bus_id": _Interval(low=0, high=252),
     "velocity_limit": _Interval(low=0.0, high=20.0, unit="rad/s", open_low=True),
-    "effort_limit": _Interval(low=0.0, high=500.0, unit="N m", open_low=True),
-    "kp": _Interval(low=0.5, high=500.0, unit="N m/rad", open_low=True, open_high=True),
-    "kd": _Interval(low=0.0, high=50.0, unit="N m s/rad"),
     "p_gain": _Interval(low=0, high=254),
 }
-_BUS = {
-    "baudrate": _Interval(low=1, high=100_000_000, unit="bit/s"),
-    "counts_per_turn": _Interval(low=1, high=2**20),
+_EFFORT = _Interval(low=0.0, high=500.0, unit="N m", open_low=True)
+_SERVO = {
+    "kp": _Interval(low=0.5, high=500.0, unit="N m/rad", open_low=True, open_high=True),
+    "kd": _Interval(low=0.0, high=50.0, unit="N m s/rad"),
+}
+_SMALL_KP = _Interval(low=0.0, high=500.0, unit="N m/rad", open_low=True, open_high=True)  # finger joints have little
+_BAUDRATE = _Interval(low=1, high=100_000_000, unit="bit/s")
+_COUNTS = _Interval(low=1, high=2**20)
+_ROTOR = {
+    "thrust_coefficient": _Interval(low=0.0, high=1.0, unit="N/(rad/s)^2", open_low=True),
+    "drag_coefficient": _Interval(low=0.0, high=1.0, unit="N m/(rad/s)^2", open_low=True),
+    "time_constant": _Interval(low=0.0, high=1.0, unit="s"),
+    "max_speed": _Interval(low=0.0, high=1e5, unit="rad/s", open_low=True),
 }
 _WORKSPACE = {
     "azimuth": _Interval(low=-math.pi, high=math.pi, unit="rad"),
@@ -75,12 +85,19 @@ def check_robot(spec: "RobotSpec", path: Path) -> None:
         FormatError: names file, joint, key, value and what is expected.
     """
     _check_unique(spec, path)
+    if spec.bus != "none":
+        _check_bus(spec, path)
     for joint in spec.joints:
         _check_joint(joint, f"{path}: joint {joint.name!r}:")
-    for key, interval in _BUS.items():
-        _check_number(f"{path}:", key, getattr(spec, key), interval)
-    chain = _check_model(spec, path)
-    _check_workspace(spec, chain, f"{path}: [workspace]")
+    _check_number(f"{path}:", "counts_per_turn", spec.counts_per_turn, _COUNTS)
+    for rotor in spec.rotors:
+        _check_rotor(rotor, f"{path}: rotor {rotor.name!r}:")
+    _check_model(spec, path)
+    if (spec.tip_site is None) != (spec.workspace is None):
+        raise FormatError(f"{path}: tip_site and [workspace] belong together; give both or neither")
+    if spec.tip_site is not None and spec.workspace is not None:
+        chain = _check_tip(spec, spec.tip_site, path)
+        _check_workspace(spec, spec.workspace, chain, f"{path}: [workspace]")
 
 
 def _check_number(where: str, key: str, value: float, interval: _Interval) -> None:
@@ -96,67 +113,120 @@ def _check_pair(where: str, key: str, pair: tuple[float, float], interval: _Inte
 
 
 def _check_unique(spec: "RobotSpec", path: Path) -> None:
-    if not spec.joints:
-        raise FormatError(f"{path}: joints = []; expected at least one [[joints]]")
-    for field, values in (("name", spec.joint_names), ("bus_id", [joint.bus_id for joint in spec.joints])):
+    if not spec.joints and not spec.rotors:
+        raise FormatError(f"{path}: joints = []; expected at least one [[joints]] or [[rotors]]")
+    driven = {joint.drive for joint in spec.joints} - {"passive"}
+    if len(driven) + bool(spec.rotors) > 1:
+        raise FormatError(
+            f"{path}: drives {sorted(driven)} and {len(spec.rotors)} rotors; expected one kind of drive in a robot"
+        )
+    names = [*spec.joint_names, *(rotor.name for rotor in spec.rotors)]
+    ids = [joint.bus_id for joint in spec.joints] if spec.bus != "none" else []
+    for field, values in (("name", names), ("bus_id", ids)):
         if len(set(values)) != len(values):
             raise FormatError(f"{path}: {field} of the joints must be unique, got {list(values)}")
+
+
+def _check_bus(spec: "RobotSpec", path: Path) -> None:
+    _check_number(f"{path}:", "baudrate", spec.baudrate, _BAUDRATE)
+    for joint in spec.joints:
+        where = f"{path}: joint {joint.name!r}:"
+        for key, interval in _BUS_JOINT.items():
+            _check_number(where, key, getattr(joint, key), interval)
+        _check_number(where, "kp", joint.kp, _SERVO["kp"])
+        if joint.direction not in (-1, 1):
+            raise FormatError(f"{where} direction = {joint.direction}; expected 1 or -1")
+
+
+def _check_rotor(rotor: "RotorSpec", where: str) -> None:
+    for key, interval in _ROTOR.items():
+        _check_number(where, key, getattr(rotor, key), interval)
+    if rotor.spin not in (-1, 1):
+        raise FormatError(f"{where} spin = {rotor.spin}; expected 1 or -1")
 
 
 def _check_joint(joint: "JointSpec", where: str) -> None:
     _check_pair(where, "range", (joint.lower, joint.upper), _ANGLE)
     for key, interval in _JOINT.items():
         _check_number(where, key, getattr(joint, key), interval)
+    if joint.drive != "passive":
+        _check_number(where, "effort_limit", joint.effort_limit, _EFFORT)
+    if joint.drive == "position":
+        _check_number(where, "kp", joint.kp, _SMALL_KP)
+        _check_number(where, "kd", joint.kd, _SERVO["kd"])
     own = _Interval(low=joint.lower, high=joint.upper, unit="rad")
     for key in ("default_pos", "rest_pos"):
         _check_number(where, key, getattr(joint, key), own)
-    if joint.direction not in (-1, 1):
-        raise FormatError(f"{where} direction = {joint.direction}; expected 1 or -1")
 
 
-def _check_model(spec: "RobotSpec", path: Path) -> KinematicChain:
-    """That the joints are the model's and stay within its ranges; returns the chain to the tip."""
+def _check_model(spec: "RobotSpec", path: Path) -> None:
+    """That the joints are the model's and stay within its ranges, and that what the file names is there."""
     if not spec.model_path.is_file():
         raise FormatError(f"{path}: model {spec.model_path} does not exist")
-    ranges = _hinge_ranges(spec.model_path)
+    ranges = _joint_ranges(spec.model_path)
     for joint in spec.joints:
         where = f"{path}: joint {joint.name!r}:"
-        if joint.name not in ranges:
-            raise FormatError(f"{where} {spec.model_path} has no such hinge; it has: {', '.join(ranges)}")
-        lower, upper = ranges[joint.name]
+        if (joint.name, joint.kind) not in ranges:
+            own = ", ".join(name for name, kind in ranges if kind == joint.kind)
+            raise FormatError(f"{where} {spec.model_path} has no such {joint.kind}; it has: {own}")
+        lower, upper = ranges[joint.name, joint.kind]
         if not (joint.lower >= lower - _RANGE_TOLERANCE and joint.upper <= upper + _RANGE_TOLERANCE):
             raise FormatError(
                 f"{where} range = {[joint.lower, joint.upper]} rad; expected no more than the {[lower, upper]} rad "
                 f"of {spec.model_path}"
             )
+    for key, tag, names in (
+        ("base_body", "body", (spec.base_body,)),
+        ("contact_bodies", "body", spec.contact_bodies),
+        ("payload_site", "site", () if spec.payload_site is None else (spec.payload_site,)),
+        ("rotors", "site", tuple(rotor.site for rotor in spec.rotors)),
+    ):
+        known = _names(spec.model_path, tag)
+        for name in names:
+            if name not in known:
+                raise FormatError(
+                    f"{path}: {key} names {name!r}; {spec.model_path} has no such {tag}, it has: {', '.join(known)}"
+                )
+
+
+def _check_tip(spec: "RobotSpec", tip_site: str, path: Path) -> KinematicChain:
+    """The chain to the tip, of which every joint must be the robot's."""
     try:
-        chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+        chain = chain_from_mjcf(spec.model_path, tip_site)
     except (KeyError, ValueError) as error:
-        raise FormatError(
-            f"{path}: tip_site = {spec.tip_site!r}; no chain of named hinges leads there: {error}"
-        ) from None
+        raise FormatError(f"{path}: tip_site = {tip_site!r}; no chain of named hinges leads there: {error}") from None
     missing = [name for name in chain.joint_names if name not in spec.joint_names]
     if missing:
-        raise FormatError(
-            f"{path}: joints {missing} move tip_site {spec.tip_site!r}; expected them among the [[joints]]"
-        )
+        raise FormatError(f"{path}: joints {missing} move tip_site {tip_site!r}; expected them among the [[joints]]")
     return chain
 
 
-def _hinge_ranges(model_path: Path) -> dict[str, tuple[float, float]]:
-    """Range of each named hinge of an MJCF, rad."""
+def _root(model_path: Path) -> ET.Element:
     try:
-        root = ET.parse(model_path).getroot()
+        return ET.parse(model_path).getroot()
     except ET.ParseError as error:
         raise FormatError(f"{model_path}: cannot be read as XML: {error}") from None
+
+
+def _names(model_path: Path, tag: str) -> list[str]:
+    """Names of all elements of one kind in the worldbody."""
+    world = _root(model_path).findall("worldbody")
+    return [item.attrib["name"] for part in world for item in part.iter(tag) if "name" in item.attrib]
+
+
+def _joint_ranges(model_path: Path) -> dict[tuple[str, str], tuple[float, float]]:
+    """Range of each named hinge (rad) and slide (m) of an MJCF, by name and kind."""
+    root = _root(model_path)
     compiler = root.find("compiler")
     degrees = compiler is None or compiler.get("angle", "degree") == "degree"  # MuJoCo's default
     joints = [joint for body in root.findall("worldbody") for joint in body.iter("joint")]
-    return {
-        joint.attrib["name"]: _range(joint, model_path, math.pi / 180.0 if degrees else 1.0)
-        for joint in joints
-        if "name" in joint.attrib and joint.get("type", "hinge") == "hinge"
-    }
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for joint in joints:
+        kind = joint.get("type", "hinge")
+        if "name" in joint.attrib and kind in ("hinge", "slide"):
+            unit = math.pi / 180.0 if degrees and kind == "hinge" else 1.0
+            found[joint.attrib["name"], kind] = _range(joint, model_path, unit)
+    return found
 
 
 def _range(joint: ET.Element, model_path: Path, rad: float) -> tuple[float, float]:
@@ -170,8 +240,7 @@ def _range(joint: ET.Element, model_path: Path, rad: float) -> tuple[float, floa
     return lower, upper
 
 
-def _check_workspace(spec: "RobotSpec", chain: KinematicChain, where: str) -> None:
-    workspace = spec.workspace
+def _check_workspace(spec: "RobotSpec", workspace: "Workspace", chain: KinematicChain, where: str) -> None:
     for key, interval in _WORKSPACE.items():
         _check_pair(where, key, getattr(workspace, key), interval)
     narrowest = min(joint.upper - joint.lower for joint in spec.joints if joint.name in chain.joint_names)

@@ -30,7 +30,7 @@ def sample_reachable(
         joint_pos: (count, m) rad in the chain's order, within the limits less the workspace's joint_margin.
         points: (count, 3) m, base frame, spread over the workspace as random poses spread them.
     """
-    workspace = robot.workspace
+    workspace = robot.reach_workspace()
     lower, upper = _limits(chain, robot, workspace.joint_margin)
     poses, points = [], []
     found = 0

@@ -1,51 +1,171 @@
-"""The protocol that every physics engine implements: N copies of one robot under joint torques."""
+"""The protocol that every physics engine implements: N copies of one scene under joint torques."""
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import torch
 
-from isthmus.hardware.robot import RobotSpec
+from .scene import Scene
 
-# Physical parameters that may differ between environments. Scales are relative to model.xml.
-ENGINE_PARAMETERS: dict[str, str] = {
-    "friction_scale": "Coulomb and viscous joint friction, 1",
-    "armature_scale": "reflected rotor inertia, 1",
-    "mass_scale": "mass and inertia of every link, 1",
-    "payload_kg": "point mass at the tip site, kg",
+
+@dataclass(frozen=True, kw_only=True)
+class EngineParameter:
+    """A physical parameter that may differ between environments."""
+
+    width: int  # values per environment
+    unit: str
+    neutral: tuple[float, ...]  # what model.xml says
+    low: float  # smallest value that is physically possible
+    description: str
+
+
+def _scale(description: str) -> EngineParameter:
+    return EngineParameter(width=1, unit="1", neutral=(1.0,), low=0.0, description=description)
+
+
+ENGINE_PARAMETERS: dict[str, EngineParameter] = {
+    "friction_scale": _scale("Coulomb and viscous friction of the robot's joints, times model.xml"),
+    "damping_scale": _scale("viscous friction of the robot's joints, times model.xml and friction_scale"),
+    "armature_scale": _scale("reflected rotor inertia, times model.xml"),
+    "mass_scale": _scale("mass and inertia of every link of the robot, times model.xml"),
+    "inertia_scale": _scale("rotational inertia of every link of the robot, times model.xml and mass_scale"),
+    "contact_friction_scale": _scale("sliding friction of every geom in the scene, times model.xml"),
+    "object_mass_scale": _scale("mass and inertia of the scene's free objects, times their model"),
+    "payload_kg": EngineParameter(
+        width=1, unit="kg", neutral=(0.0,), low=-5.0, description="mass added at the robot's payload site"
+    ),
+    "com_offset_m": EngineParameter(
+        width=3,
+        unit="m",
+        neutral=(0.0, 0.0, 0.0),
+        low=-1.0,
+        description="shift of the base link's centre of mass, link frame",
+    ),
+    "gravity_m_s2": EngineParameter(
+        width=3, unit="m/s^2", neutral=(0.0, 0.0, -9.81), low=-30.0, description="gravity, world frame"
+    ),
 }
 
 
-class Engine(Protocol):
-    """Batched physics. Tensors are float32 on `device`; joints in robot order; SI and rad.
+@dataclass(frozen=True, kw_only=True)
+class FreeState:
+    """Pose and velocity of bodies that move freely: a floating base or an object. Shapes start with k."""
 
-    Actuators, sensors and delays are not the engine's business: it gets torques and gives true states.
+    pos: torch.Tensor  # (k, 3) m, world
+    quat: torch.Tensor  # (k, 4) wxyz, body -> world
+    lin_vel: torch.Tensor  # (k, 3) m/s of the body frame's origin, world frame
+    ang_vel: torch.Tensor  # (k, 3) rad/s, body frame
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineState:
+    """The mechanical state of k environments."""
+
+    joint_pos: torch.Tensor  # (k, n) rad or m
+    joint_vel: torch.Tensor  # (k, n) rad/s or m/s
+    free: dict[str, FreeState] = field(default_factory=dict)  # by name; must hold every one of the scene's free bodies
+    fixed_pos: dict[str, torch.Tensor] = field(default_factory=dict)  # (k, 3) m by fixed object; those left out stay
+
+
+class Engine(Protocol):
+    """Batched physics. Tensors are float32 on `device`; joints in robot order; SI and rad; quaternions wxyz.
+
+    Sensors and delays are not the engine's business: it gets torques, or position-servo targets, and gives true states.
+    Free bodies are the robot's base, named "base", when it floats, and the scene's free objects by name.
     """
 
-    robot: RobotSpec
+    scene: Scene
     num_envs: int
     dt: float  # s, one physics step
     device: torch.device
 
     def joint_pos(self) -> torch.Tensor:
-        """True joint angles, (num_envs, n) rad."""
+        """True joint positions, (num_envs, n) rad or m."""
         ...
 
     def joint_vel(self) -> torch.Tensor:
-        """True joint velocities, (num_envs, n) rad/s."""
+        """True joint velocities, (num_envs, n) rad/s or m/s."""
+        ...
+
+    def free_state(self, name: str) -> FreeState:
+        """State of a free body, num_envs rows; raises KeyError naming the known ones."""
+        ...
+
+    def fixed_pos(self, name: str) -> torch.Tensor:
+        """World position of a fixed object of the scene, (num_envs, 3) m."""
+        ...
+
+    def contact_force(self) -> torch.Tensor:
+        """Net contact force on each of the robot's contact bodies in the last physics step, (num_envs, c, 3) N, world frame."""
+        ...
+
+    def contact_pos(self) -> torch.Tensor:
+        """Origins of the contact bodies' frames, (num_envs, c, 3) m, world frame; at most one physics step old."""
+        ...
+
+    def specific_force(self) -> torch.Tensor:
+        """What an ideal accelerometer at the base frame's origin feels in the last physics step, (num_envs, 3) m/s^2, body frame.
+
+        Zero in free fall, +g upwards at rest; for a floating base only.
+        """
+        ...
+
+    def set_wrench(self, body: str, force: torch.Tensor, torque: torch.Tensor) -> None:
+        """Force (num_envs, 3) N at the body's centre of mass and torque (num_envs, 3) N m, world frame, acting until set again.
+
+        `body` is a free body; raises KeyError naming the known ones.
+        """
         ...
 
     def step(self, effort: torch.Tensor) -> None:
-        """Advance one physics step under joint torques (num_envs, n) N m."""
+        """Advance one physics step under joint torques or forces (num_envs, n) N m or N."""
         ...
 
-    def reset(self, ids: torch.Tensor, joint_pos: torch.Tensor, joint_vel: torch.Tensor) -> None:
-        """Put environments `ids` (k,) int64 into the given states (k, n)."""
+    def step_servo(
+        self, targets: torch.Tensor, kp: torch.Tensor, kd: torch.Tensor, effort_limit: torch.Tensor
+    ) -> torch.Tensor:
+        """Advance `steps` physics steps under the law of `actuators.position_servo_effort`, evaluated at every physics step.
+
+        Args:
+            targets: (num_envs, steps, n) rad, one row per physics step.
+            kp: N m/rad, broadcastable to (num_envs, n).
+            kd: N m s/rad, likewise.
+            effort_limit: N m, likewise.
+
+        Returns:
+            Joint positions after each step, (num_envs, steps, n) rad.
+        """
+        ...
+
+    def state(self) -> EngineState:
+        """The mechanical state of all environments; `reset` takes it back."""
+        ...
+
+    def reset(self, ids: torch.Tensor, state: EngineState) -> None:
+        """Put environments `ids` (k,) int64 into `state` (k rows), without memory of what was before. Wrenches on them end."""
+        ...
+
+    def save(self) -> dict[str, torch.Tensor]:
+        """Everything that the future depends on, parameters included, as tensors by name."""
+        ...
+
+    def restore(self, saved: dict[str, torch.Tensor]) -> None:
+        """Take back what `save` gave, of an engine with the same scene and number of environments."""
         ...
 
     def set_parameter(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
-        """Set one of ENGINE_PARAMETERS for environments `ids`, values (k,). Raises KeyError naming the known ones."""
+        """Set one of ENGINE_PARAMETERS for environments `ids`, values (k, width). Raises KeyError naming the known ones."""
+        ...
+
+    def parameter(self, name: str) -> torch.Tensor:
+        """The parameter as the engine's own model has it, (num_envs, width): read back, not remembered."""
         ...
 
     def failed(self) -> torch.Tensor:
         """Environments whose state is not finite or which raised a physics warning since their reset. (num_envs,) bool."""
+        ...
+
+    def render(self, env: int, *, width: int = 640, height: int = 480, camera: str | None = None) -> np.ndarray:
+        """Picture of one environment, (height, width, 3) uint8; `camera` is one of the model's or None for a view of the base."""
         ...

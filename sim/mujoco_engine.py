@@ -17,7 +17,7 @@ def load_model(robot: RobotSpec, dt: float) -> mujoco.MjModel:
     """The robot's MJCF with a payload body of no mass at the tip site, at physics step `dt` s."""
     spec = mujoco.MjSpec.from_file(str(robot.model_path))
     spec.option.timestep = dt
-    site = spec.site(robot.tip_site)
+    site = spec.site(robot.reach_site())
     payload = site.parent.add_body(name="payload", pos=site.pos)
     payload.ipos = [0.0, 0.0, 0.0]  # else the compiler puts it at pos once more
     payload.mass, payload.inertia, payload.explicitinertial = 1e-9, [1e-12] * 3, True

@@ -78,7 +78,7 @@ def load_attempts(path: Path) -> Attempts:
 
 def random_targets(spec: RobotSpec, count: int, seed: int) -> np.ndarray:
     """Reachable targets (count, 3) m; the same for the same seed."""
-    chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+    chain = chain_from_mjcf(spec.model_path, spec.reach_site())
     return sample_reachable(spec, chain, np.random.default_rng(seed), count)[1]
 
 

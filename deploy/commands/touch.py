@@ -28,7 +28,7 @@ def offsets_from_corrections(spec: RobotSpec, episodes: Sequence[Episode]) -> "O
     """Fit offsets to the ends of successful corrected episodes; raises TouchOffError where there are too few."""
     from isthmus.calibration.touchoff import TouchOffError, fit_offsets, points_from_episodes
 
-    chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+    chain = chain_from_mjcf(spec.model_path, spec.reach_site())
     try:
         joint_pos, points = points_from_episodes(episodes, chain)
         return fit_offsets(chain, joint_pos, points, noise_m=CORRECTION_NOISE_M, prior_std_rad=OFFSET_PRIOR_RAD)
@@ -61,7 +61,7 @@ def touch_off(arm: Arm, calibration: ArmCalibration, count: int, points: Path | 
     """
     from isthmus.calibration.touchoff import fit_offsets
 
-    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.tip_site)
+    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.reach_site())
     timeout = LOCKSTEP_TIMEOUT_S if arm.options.lockstep else BUS_TIMEOUT_S
     robot = open_robot(arm.spec, port=arm.port, calibration=calibration, timeout_s=timeout)
     robot.connect()  # torque is off
@@ -129,7 +129,7 @@ def _guided_virtual(arm: Arm, count: int, seed: int, reading):  # noqa: ANN001, 
     virtual = arm.virtual
     assert virtual is not None
     rng = np.random.default_rng(seed)
-    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.tip_site)
+    chain = chain_from_mjcf(arm.spec.model_path, arm.spec.reach_site())
     plan = touch_off_points(chain, arm.spec, count, seed)
     index = [arm.spec.joint_names.index(name) for name in chain.joint_names]
     readings, known = [], []

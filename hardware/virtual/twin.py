@@ -167,7 +167,7 @@ class Twin:
     def truth(self) -> TwinTruth:
         """Tip and links, free of every sensor."""
         mujoco.mj_kinematics(self._model, self._data)
-        tip = self._data.site(self._spec.tip_site).xpos.copy()
+        tip = self._data.site(self._spec.reach_site()).xpos.copy()
         qpos = self._data.qpos
         return TwinTruth(
             tip_pos=tip, joint_pos=self._output @ qpos, motor_pos=qpos[self._motor].copy(), time_s=self.time_s

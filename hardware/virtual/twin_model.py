@@ -59,7 +59,7 @@ def _add_play(motor: mujoco.MjsJoint, play: float) -> None:
 
 
 def _add_payload(model: mujoco.MjSpec, spec: RobotSpec, mass: float) -> None:
-    site = model.site(spec.tip_site)
+    site = model.site(spec.reach_site())
     inertia = 0.4 * mass * 0.01**2  # a ball of 10 mm radius: MuJoCo wants no mass without inertia
     site.parent.add_body(
         name="payload", pos=site.pos, mass=mass, ipos=[0, 0, 0], inertia=[inertia] * 3, explicitinertial=True

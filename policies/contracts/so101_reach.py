@@ -9,7 +9,7 @@ from ..contract import SCHEMA, CommandSpec, Contract, JointIncrement, Observatio
 def so101_reach() -> Contract:
     """The contract. An increment of 0.04 rad per 20 ms is 2 rad/s."""
     robot = load_robot("so101")
-    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    chain = chain_from_mjcf(robot.model_path, robot.reach_site())
     return Contract(
         schema=SCHEMA,
         task="so101-reach",
@@ -25,7 +25,7 @@ def so101_reach() -> Contract:
             ObservationTerm(name="target", scale=4.0),
         ),
         action=JointIncrement(joints=chain.joint_names, scale=0.04, max_lead=0.35),
-        command=CommandSpec(signal="command.target", workspace=robot.workspace),
+        command=CommandSpec(signal="command.target", workspace=robot.reach_workspace()),
         chain=chain,
         latency_s=(0.003, 0.045),
     )
