@@ -15,7 +15,7 @@ from isthmus.hardware.robot import RobotSpec, load_robot, robot_names
 from isthmus.hardware.structure import FormatError
 
 
-@pytest.fixture(scope="module", params=robot_names())
+@pytest.fixture(scope="module", params=[name for name in robot_names() if load_robot(name).tip_site is not None])
 def spec(request: pytest.FixtureRequest) -> RobotSpec:
     return load_robot(request.param)
 
@@ -27,7 +27,7 @@ def model(spec: RobotSpec) -> mujoco.MjModel:
 
 @pytest.fixture(scope="module")
 def chain(spec: RobotSpec) -> KinematicChain:
-    return chain_from_mjcf(spec.model_path, spec.tip_site)
+    return chain_from_mjcf(spec.model_path, spec.reach_site())
 
 
 @pytest.fixture(scope="module")

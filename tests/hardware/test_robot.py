@@ -1,4 +1,4 @@
-"""Every robot that ships agrees with its own model; a malformed robot.toml is an error that names the key."""
+"""A robot.toml that is malformed or does not fit its model is an error that names the key."""
 
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's compiled modules carry no type information.
@@ -12,63 +12,12 @@ import mujoco
 import numpy as np
 import pytest
 
-from isthmus.hardware.robot import ROBOTS_DIR, RobotSpec, load_robot, robot_names
+from isthmus.hardware.robot import ROBOTS_DIR, load_robot, robot_names
 from isthmus.hardware.structure import FormatError
-
-
-@pytest.fixture(scope="module", params=robot_names())
-def spec(request: pytest.FixtureRequest) -> RobotSpec:
-    return load_robot(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(spec: RobotSpec) -> mujoco.MjModel:
-    return mujoco.MjModel.from_xml_path(str(spec.model_path))
 
 
 def test_the_so101_ships() -> None:
     assert "so101" in robot_names()
-
-
-def test_joints_are_those_of_the_model_in_its_order(spec: RobotSpec, model: mujoco.MjModel) -> None:
-    hinges = [model.joint(i).name for i in range(model.njnt) if model.jnt_type[i] == mujoco.mjtJoint.mjJNT_HINGE]
-    assert list(spec.joint_names) == hinges
-
-
-def test_ranges_are_those_of_the_model(spec: RobotSpec, model: mujoco.MjModel) -> None:
-    ranges = np.array([model.joint(name).range for name in spec.joint_names])
-    np.testing.assert_allclose(spec.array("lower"), ranges[:, 0], atol=1e-9)
-    np.testing.assert_allclose(spec.array("upper"), ranges[:, 1], atol=1e-9)
-
-
-def test_each_joint_has_one_torque_motor_in_robot_order(spec: RobotSpec, model: mujoco.MjModel) -> None:
-    driven = [model.joint(int(model.actuator_trnid[i, 0])).name for i in range(model.nu)]
-    assert driven == list(spec.joint_names)
-    np.testing.assert_allclose(model.actuator_gainprm[:, 0], 1.0)
-
-
-def test_the_tip_site_exists(spec: RobotSpec, model: mujoco.MjModel) -> None:
-    assert spec.tip_site in [model.site(i).name for i in range(model.nsite)]
-
-
-def test_masses_and_inertias_are_positive(model: mujoco.MjModel) -> None:
-    assert (model.body_mass[1:] > 0).all()
-    assert (model.body_inertia[1:] > 0).all()
-
-
-def test_gains_and_limits_are_positive(spec: RobotSpec) -> None:
-    for field in ("kp", "effort_limit", "velocity_limit", "p_gain"):
-        assert (spec.array(field) > 0).all(), field
-    assert (spec.array("kd") >= 0).all()
-
-
-def test_default_poses_lie_inside_the_range(spec: RobotSpec) -> None:
-    assert (spec.array("lower") <= spec.array("default_pos")).all()
-    assert (spec.array("default_pos") <= spec.array("upper")).all()
-
-
-def test_the_travel_fits_into_one_turn_of_the_encoder(spec: RobotSpec) -> None:
-    assert (spec.array("upper") - spec.array("lower") < 2 * np.pi).all()
 
 
 def test_load_robot_takes_a_path_too() -> None:
