@@ -20,7 +20,8 @@ import numpy as np
 from mujoco.batch import Batch
 
 from isthmus.hardware.robot import RobotSpec
-from isthmus.sim.mujoco_engine import load_model
+from isthmus.sim.mujoco_scene import build_model
+from isthmus.sim.scene import Scene
 
 PARAMETERS = ("friction_scale", "gain_scale", "payload_kg", "latency_s")  # names of the simulator
 NOMINAL = np.array([1.0, 1.0, 0.0, 0.0])  # the model as it is written, in the order of PARAMETERS
@@ -114,12 +115,12 @@ class ServoRollout:
 
 
 def servo_model(robot: RobotSpec, physics_dt_s: float) -> mujoco.MjModel:
-    """The simulator's model (payload body at the tip) with its torque motors turned into position servos.
+    """The simulator's model (payload body at the tip) with position servos at the robot's gains.
 
     Raises:
         ValueError: the model has not one motor per joint.
     """
-    model = load_model(robot, physics_dt_s)
+    model = build_model(Scene(robot=robot), physics_dt_s)
     joint_ids = model.actuator_trnid[:, 0].tolist()
     if joint_ids != [model.joint(name).id for name in robot.joint_names]:
         raise ValueError(f"{robot.model_path}: expected one motor per joint, in the order {robot.joint_names}")

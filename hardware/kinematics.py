@@ -5,6 +5,7 @@ Each joint frame is `T_parent * Trans(pos) * Rot(quat) * Rot(axis, q)`; quaterni
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +86,28 @@ def joint_frames(chain: KinematicChain, joint_pos: Any, xp: Any = np) -> tuple[l
     def constant(value: object) -> Any:
         return xp.asarray(value, dtype=joint_pos.dtype, device=joint_pos.device)
 
-    rotations, origins = [], []
-    rotation, origin = constant(np.eye(3).tolist()), constant([0.0, 0.0, 0.0])
-    for index, link in enumerate(chain.links):
-        origin = origin + rotation @ constant(link.pos)
-        cross = np.array(_cross_matrix(link.axis))
-        angle = joint_pos[..., index, None, None]
-        turn = constant(np.eye(3).tolist()) + xp.sin(angle) * constant(cross.tolist())
-        turn = turn + (1.0 - xp.cos(angle)) * constant((cross @ cross).tolist())
-        rotation = rotation @ constant(_matrix(link.quat)) @ turn
+    columns = [joint_pos[..., index].reshape(-1) for index in range(len(chain.links))]
+    angles = xp.stack(columns)  # (m, B): one matrix product a link
+    parts = xp.stack([0.0 * angles + 1.0, xp.sin(angles), xp.cos(angles)], -1)
+    turns = (parts @ constant(_turns(chain).tolist())).reshape(len(chain.links), *joint_pos.shape[:-1], 3, 3)
+    places = constant([*(link.pos for link in chain.links), chain.tip_pos])
+    rotation, origin = turns[0], places[0] + 0.0 * joint_pos[..., :1]
+    rotations, origins = [rotation], [origin]
+    for index in range(1, len(chain.links)):
+        origin = origin + rotation @ places[index]
+        rotation = rotation @ turns[index]
         rotations.append(rotation)
         origins.append(origin)
-    return rotations, origins, origin + rotation @ constant(chain.tip_pos)
+    return rotations, origins, origin + rotation @ places[-1]
+
+
+@lru_cache
+def _turns(chain: KinematicChain) -> np.ndarray:
+    """Each link's own turn is A + sin(q) B + cos(q) C (Rodrigues); A, B, C as rows, (m, 3, 9)."""
+    fixed = np.array([_matrix(link.quat) for link in chain.links])
+    cross = np.array([_cross_matrix(link.axis) for link in chain.links])
+    still, sine, cosine = fixed @ (np.eye(3) + cross @ cross), fixed @ cross, -fixed @ cross @ cross
+    return np.stack([still, sine, cosine], axis=1).reshape(len(chain.links), 3, 9)
 
 
 def tip_position(chain: KinematicChain, joint_pos: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 import onnxruntime as ort
 
 from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.signals import signal_width
 from isthmus.hardware.structure import FormatError, structure, unstructure
 
 from .contract import Contract, ContractError, check_contract
@@ -27,7 +26,6 @@ MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY = "isthmus.manifest", "isthmus.golden", "is
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(re.escape(DIGEST_KEY.encode()) + rb".{1,4}?([0-9a-f]{64})", re.DOTALL)
 SCHEMA = 1
-TARGET_OUTPUT = "joint_target_next"
 PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
 GOLDEN_TOLERANCE = 1e-5  # rad, and the same number for action units
 
@@ -156,6 +154,11 @@ def load_bundle(path: Path | str) -> Bundle:
     return bundle
 
 
+def target_output(contract: Contract) -> str:
+    """The graph's output that is to be executed."""
+    return f"{contract.action.target}_next"
+
+
 class BundlePolicy:
     """Policy that runs a bundle; one thread, inputs preallocated."""
 
@@ -167,10 +170,11 @@ class BundlePolicy:
         self.period_ns = self.contract.period_ns
         self._session = bundle.session
         self._signals = _signal_widths(self.contract)
+        self._target = target_output(self.contract)
         self._states = tuple(state.name for state in bundle.manifest.states)
         widths = {**self._signals, **{f"state.{s.name}": s.width for s in bundle.manifest.states}}
         self._feeds = {name: np.zeros((1, width), dtype=np.float32) for name, width in widths.items()}
-        self._outputs = [TARGET_OUTPUT, *PART_OUTPUTS, *(f"next.{name}" for name in self._states)]
+        self._outputs = [self._target, *PART_OUTPUTS, *(f"next.{name}" for name in self._states)]
 
     def reset(self) -> None:
         """See Policy."""
@@ -181,7 +185,7 @@ class BundlePolicy:
         """See Policy."""
         results = self.run(signals)
         return PolicyOutput(
-            joint_target=results[TARGET_OUTPUT].astype(np.float64),
+            joint_target=results[self._target].astype(np.float64),
             base_action=results["base_action"].astype(np.float64),
             residual_action=results["residual_action"].astype(np.float64),
             gate_prob=float(results["gate_prob"][0]),
@@ -199,8 +203,7 @@ class BundlePolicy:
 
 
 def _signal_widths(contract: Contract) -> dict[str, int]:
-    names = ("joint_pos", "joint_vel", "joint_target", contract.command.signal)
-    return {name: signal_width(name, len(contract.joints)) for name in names}
+    return {name: contract.signal_width(name) for name in contract.signals}
 
 
 def _open_session(data: bytes, path: Path) -> ort.InferenceSession:
@@ -240,7 +243,11 @@ def _check_tensors(bundle: Bundle) -> None:
         raise BundleError(
             f"{bundle.path}: graph inputs {found} differ from the manifest's {expected} (each of shape [1, width])"
         )
-    wanted = {TARGET_OUTPUT, *PART_OUTPUTS, *(f"next.{s.name}" for s in bundle.manifest.states)}
+    wanted = {
+        target_output(bundle.manifest.contract),
+        *PART_OUTPUTS,
+        *(f"next.{s.name}" for s in bundle.manifest.states),
+    }
     missing = wanted - {tensor.name for tensor in bundle.session.get_outputs()}
     if missing:
         raise BundleError(f"{bundle.path}: the graph lacks outputs {sorted(missing)}")
@@ -248,12 +255,13 @@ def _check_tensors(bundle: Bundle) -> None:
 
 def _replay(bundle: Bundle) -> None:
     policy, golden = bundle.policy(), bundle.golden
-    checked = (TARGET_OUTPUT, "base_action", *(("residual_action", "gate") if bundle.manifest.residual else ()))
+    target = target_output(bundle.manifest.contract)
+    checked = (target, "base_action", *(("residual_action", "gate") if bundle.manifest.residual else ()))
     signals = _signal_widths(bundle.manifest.contract)
     missing = [name for name in (*signals, *checked) if name not in golden]
-    if missing or len(golden[TARGET_OUTPUT]) < 2:
+    if missing or len(golden[target]) < 2:
         raise BundleError(f"{bundle.path}: golden rows are missing for {missing or 'more than one tick'}; export again")
-    for row in range(len(golden[TARGET_OUTPUT])):
+    for row in range(len(golden[target])):
         outputs = policy.run({name: golden[name][row] for name in signals})
         for name in checked:
             error = float(np.max(np.abs(outputs[name] - golden[name][row])))

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, inliner, numpy_helper
 
 from isthmus.hardware.errors import IsthmusError
 
-from .contract import Contract
+from .contract import Contract, JointIncrement
 
 BASE_OUTPUTS = ("joint_target_next", "observation", "base_action", "residual_action", "gate_prob", "gate")
 RESIDUAL_INPUTS = ("observation", "base_action", "state.gate")
@@ -109,7 +109,7 @@ def _increment_nodes() -> list[onnx.NodeProto]:
 
 
 def _rule_constants(contract: Contract) -> list[TensorProto]:
-    rule, names = contract.action, contract.joint_names
+    rule, names = _increment(contract), contract.joint_names
     # Joints that are not driven read action 0 and are masked afterwards.
     action_of_joint = [rule.joints.index(name) if name in rule.joints else 0 for name in names]
     constants = {
@@ -125,6 +125,14 @@ def _rule_constants(contract: Contract) -> list[TensorProto]:
         "upper": np.array([[joint.upper for joint in contract.joints]], dtype=np.float32),
     }
     return [numpy_helper.from_array(np.asarray(value), f"rule/{name}") for name, value in constants.items()]
+
+
+def _increment(contract: Contract) -> JointIncrement:
+    if not isinstance(contract.action, JointIncrement):
+        raise ComposeError(
+            f"a residual is composed onto policies that act by {JointIncrement.kind!r}, this one acts by {contract.action.kind!r}"
+        )
+    return contract.action
 
 
 def _check_graphs(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract) -> None:

@@ -7,12 +7,14 @@ graph takes raw signals and returns joint targets in rad: there is no second imp
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from typing import Literal
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain
 from isthmus.hardware.robot import RobotSpec, Workspace
+from isthmus.hardware.signals import SIGNALS, signal_width
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class ContractError(IsthmusError, ValueError):
@@ -50,6 +52,65 @@ class JointIncrement:
     joints: tuple[str, ...]  # the policy drives these; every other joint keeps its executed target
     scale: float  # rad per tick
     max_lead: float  # rad
+    kind: Literal["joint-increment"] = "joint-increment"
+
+    @property
+    def target(self) -> str:
+        """The signal that the action becomes."""
+        return "joint_target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointPosition:
+    """Action space: target = default_pos + scale * clip(action, -clip, clip), within the joint limits."""
+
+    joints: tuple[str, ...]
+    scale: float  # rad per unit of action
+    clip: float  # of the action
+    kind: Literal["joint-position"] = "joint-position"
+
+    @property
+    def target(self) -> str:
+        """The signal that the action becomes."""
+        return "joint_target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointEffort:
+    """Action space: effort = scale * clip(action, -1, 1)."""
+
+    joints: tuple[str, ...]
+    scale: float  # N m or N per unit of action
+    kind: Literal["joint-effort"] = "joint-effort"
+
+    @property
+    def target(self) -> str:
+        """The signal that the action becomes."""
+        return "joint_effort_target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotorSpeed:
+    """Action space: speed = hover + scale * clip(action, -1, 1), within 0 .. max_speed."""
+
+    rotors: tuple[str, ...]
+    hover: float  # rad/s
+    scale: float  # rad/s per unit of action
+    max_speed: float  # rad/s
+    kind: Literal["rotor-speed"] = "rotor-speed"
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """What is driven: the rotors."""
+        return self.rotors
+
+    @property
+    def target(self) -> str:
+        """The signal that the action becomes."""
+        return "rotor_speed_target"
+
+
+Action = JointIncrement | JointPosition | JointEffort | RotorSpeed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +118,9 @@ class CommandSpec:
     """A command that somebody gives the policy, with the range it was trained for."""
 
     signal: str
-    workspace: Workspace  # m and rad, base frame
+    workspace: Workspace | None  # m and rad, base frame; of commands that are points for the tip
+    low: tuple[float, ...] = ()  # in the signal's unit, one per value; of all other commands
+    high: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +133,9 @@ class Contract:
     joints: tuple[ContractJoint, ...]
     period_ns: int
     observation: tuple[ObservationTerm, ...]
-    action: JointIncrement
+    action: Action
     command: CommandSpec
-    chain: KinematicChain
+    chain: KinematicChain | None  # to the tip, of robots that reach
     latency_s: tuple[float, float]  # command delay seen in training
 
     @property
@@ -80,21 +143,81 @@ class Contract:
         """Joints in the order of the graph's tensors."""
         return tuple(joint.name for joint in self.joints)
 
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The raw signals that the graph takes, in the registry's order."""
+        needed = {self.action.target, self.command.signal}
+        needed |= {"joint_pos", "joint_vel"} if self.joints else set()
+        needed |= {name for term in self.observation for name in OBSERVATION_TERMS[term.name].signals}
+        return tuple(spec.name for spec in SIGNALS if spec.name in needed)
 
-# The raw terms and their width as a function of (all joints, driven joints); learning/graph.py computes each in torch.
-OBSERVATION_TERMS: dict[str, str] = {
-    "joint_pos": "driven",  # joint_pos - default_pos, rad
-    "joint_vel": "driven",  # rad/s
-    "joint_lead": "driven",  # joint_target - joint_pos, rad
-    "tip_error": "3",  # command.target - tip(joint_pos), in the frame of the first joint's link, m
-    "target": "3",  # command.target in the base frame, m
+    def signal_width(self, name: str) -> int:
+        """Number of values of one of the signals."""
+        rotors = len(self.action.rotors) if isinstance(self.action, RotorSpeed) else 0
+        return signal_width(name, len(self.joints), rotors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermSpec:
+    """An observation term before history, scale and clip; `learning/graph.py` computes each in torch."""
+
+    width: int | Literal["driven", "joints", "command"]  # number of values; driven: one for each driven joint or rotor
+    unit: str
+    signals: tuple[str, ...]  # beside the command
+    description: str
+
+
+OBSERVATION_TERMS: dict[str, TermSpec] = {
+    "joint_pos": TermSpec(
+        width="driven", unit="rad", signals=("joint_pos",), description="joint_pos - default_pos of the driven joints"
+    ),
+    "joint_vel": TermSpec(
+        width="driven", unit="rad/s", signals=("joint_vel",), description="joint_vel of the driven joints"
+    ),
+    "all_joint_pos": TermSpec(
+        width="joints", unit="rad or m", signals=("joint_pos",), description="joint_pos - default_pos of every joint"
+    ),
+    "all_joint_vel": TermSpec(
+        width="joints", unit="rad/s or m/s", signals=("joint_vel",), description="joint_vel of every joint"
+    ),
+    "joint_lead": TermSpec(
+        width="driven", unit="rad", signals=("joint_pos", "joint_target"), description="joint_target - joint_pos"
+    ),
+    "last_action": TermSpec(width="driven", unit="1", signals=(), description="the network's previous action, clipped"),
+    "gyro": TermSpec(width=3, unit="rad/s", signals=("gyro",), description="angular velocity, body frame"),
+    "gravity": TermSpec(width=3, unit="1", signals=("gravity",), description="direction of gravity, body frame"),
+    "base_lin_vel": TermSpec(
+        width=3, unit="m/s", signals=("base_lin_vel",), description="linear velocity of the base, body frame"
+    ),
+    "base_rotation": TermSpec(
+        width=9, unit="1", signals=("base_quat",), description="rotation matrix body -> world, row by row"
+    ),
+    "base_pos_error": TermSpec(
+        width=3, unit="m", signals=("base_pos",), description="command.position - base_pos, world frame"
+    ),
+    "command": TermSpec(width="command", unit="of the command", signals=(), description="the command itself"),
+    "tip_error": TermSpec(
+        width=3,
+        unit="m",
+        signals=("joint_pos",),
+        description="command.target - tip(joint_pos), in the frame of the first joint's link",
+    ),
+    "tip_down": TermSpec(
+        width=3, unit="1", signals=("joint_pos",), description="base z axis in the frame of the last link of the chain"
+    ),
+    "target": TermSpec(width=3, unit="m", signals=(), description="command.target in the base frame"),
 }
 
 
 def term_width(term: ObservationTerm, contract: Contract) -> int:
     """Number of observation values that a term contributes, history included."""
-    width = OBSERVATION_TERMS[term.name]
-    return (len(contract.action.joints) if width == "driven" else int(width)) * term.history
+    width = OBSERVATION_TERMS[term.name].width
+    named = {
+        "driven": len(contract.action.joints),
+        "joints": len(contract.joints),
+        "command": contract.signal_width(contract.command.signal),
+    }
+    return (named[width] if isinstance(width, str) else width) * term.history
 
 
 def observation_width(contract: Contract) -> int:
@@ -134,13 +257,32 @@ def check_contract(contract: Contract) -> None:
             raise ContractError(
                 f"observation term {term.name!r}: scale {term.scale} and history {term.history} must not be 0"
             )
-    missing = [name for name in (*contract.action.joints, *contract.chain.joint_names) if name not in names]
+    driven = () if isinstance(contract.action, RotorSpeed) else contract.action.joints
+    chain = () if contract.chain is None else contract.chain.joint_names
+    missing = [name for name in (*driven, *chain) if name not in names]
     if missing:
         raise ContractError(
             f"joints {missing} are driven or in the chain but not among the contract's joints {list(names)}"
         )
-    if contract.period_ns <= 0 or contract.action.scale <= 0 or contract.action.max_lead <= 0:
-        raise ContractError("period_ns, action.scale and action.max_lead must be positive")
+    if contract.period_ns <= 0 or contract.action.scale <= 0:
+        raise ContractError("period_ns and action.scale must be positive")
+    if isinstance(contract.action, JointIncrement) and contract.action.max_lead <= 0:
+        raise ContractError("action.max_lead must be positive")
+    _check_command(contract)
+
+
+def _check_command(contract: Contract) -> None:
+    command = contract.command
+    if command.workspace is None:
+        width = contract.signal_width(command.signal)
+        if not len(command.low) == len(command.high) == width or any(
+            low > high for low, high in zip(command.low, command.high, strict=True)
+        ):
+            raise ContractError(
+                f"command {command.signal!r}: range {command.low} .. {command.high}; expected {width} values each, low <= high"
+            )
+    if contract.chain is None and any(term.name in ("tip_error", "tip_down") for term in contract.observation):
+        raise ContractError("observation terms of the tip need a chain to the tip; the robot has no tip_site")
 
 
 def bind(contract: Contract, robot: RobotSpec) -> list[int]:

@@ -33,7 +33,7 @@ ENGINE_PARAMETERS: dict[str, EngineParameter] = {
     "contact_friction_scale": _scale("sliding friction of every geom in the scene, times model.xml"),
     "object_mass_scale": _scale("mass and inertia of the scene's free objects, times their model"),
     "payload_kg": EngineParameter(
-        width=1, unit="kg", neutral=(0.0,), low=-5.0, description="mass added at the robot's payload site"
+        width=1, unit="kg", neutral=(0.0,), low=0.0, description="point mass at the robot's payload site"
     ),
     "com_offset_m": EngineParameter(
         width=3,
@@ -46,6 +46,24 @@ ENGINE_PARAMETERS: dict[str, EngineParameter] = {
         width=3, unit="m/s^2", neutral=(0.0, 0.0, -9.81), low=-30.0, description="gravity, world frame"
     ),
 }
+
+
+def unknown(what: str, name: str, known: tuple[str, ...]) -> KeyError:
+    """The error for a name that an engine does not have."""
+    return KeyError(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}")
+
+
+def check_parameter(name: str, values: torch.Tensor | None = None, ids: torch.Tensor | None = None) -> None:
+    """Refuse an unknown parameter (KeyError), and values of a wrong shape or that cannot be (ValueError)."""
+    if name not in ENGINE_PARAMETERS:
+        raise unknown("engine parameter", name, tuple(ENGINE_PARAMETERS))
+    if values is None or ids is None:
+        return
+    item = ENGINE_PARAMETERS[name]
+    if values.shape != (ids.numel(), item.width):
+        raise ValueError(f"{name}: values have shape {tuple(values.shape)}, expected {(ids.numel(), item.width)}")
+    if not bool((values >= item.low).all()):
+        raise ValueError(f"{name}: got {float(values.min()):.4g} {item.unit}, expected at least {item.low} and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +127,14 @@ class Engine(Protocol):
 
         Zero in free fall, +g upwards at rest; for a floating base only.
         """
+        ...
+
+    def robot_mass(self) -> float:
+        """Mass of the robot as in model.xml, kg."""
+        ...
+
+    def rotor_frames(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where the robot's rotors sit: position relative to the base link's centre of mass (r, 3) m, and axis (r, 3), base frame."""
         ...
 
     def set_wrench(self, body: str, force: torch.Tensor, torque: torch.Tensor) -> None:

@@ -1,28 +1,35 @@
-"""What a task is: commands, rewards, terminations and randomisation, as data and plain functions."""
+"""What a task is: scene, start, command, rewards, terminations and randomisation, as data and plain functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from .engine import EngineState
 from .randomization import RandomTerm
+from .scene import Scene
+from .truth import Truth
+
+if TYPE_CHECKING:
+    from .world import World
+
+Function = Callable[[Truth], torch.Tensor]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskState:
-    """What reward and termination functions may look at: the truth, batched. Shapes start with num_envs."""
+class Command(Protocol):
+    """What the robot is asked to do, one row per environment."""
 
-    tip_pos: torch.Tensor  # (N, 3) m, base frame
-    target: torch.Tensor  # (N, 3) m, base frame
-    joint_pos: torch.Tensor  # (N, n) rad
-    joint_vel: torch.Tensor  # (N, n) rad/s
-    action: torch.Tensor  # (N, a) as the network gave it
-    last_action: torch.Tensor  # (N, a)
+    signal: str  # of hardware/signals.py
+    value: torch.Tensor  # (num_envs, width)
 
-    @property
-    def distance(self) -> torch.Tensor:
-        """Tip to target, (N,) m."""
-        return torch.linalg.vector_norm(self.tip_pos - self.target, dim=-1)
+    def reset(self, ids: torch.Tensor) -> None:
+        """New commands for environments that start anew, after the engine has their start."""
+        ...
+
+    def step(self) -> None:
+        """One control tick has passed."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +37,34 @@ class RewardTerm:
     """A weighted reward; `weight` per second of simulated time."""
 
     name: str
-    function: Callable[[TaskState], torch.Tensor]  # -> (N,)
+    function: Function  # -> (N,)
     weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminationTerm:
+    """Ends an episode early, as a failure."""
+
+    name: str
+    function: Function  # -> (N,) bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricTerm:
+    """Something that people look at, not the optimiser."""
+
+    name: str
+    unit: str
+    function: Function  # -> (N,)
+    last: bool = False  # the value at the end of the episode; else the mean over it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Success:
+    """An episode succeeds when `function` holds without a break for `hold` s; and also ends then, if `ends`."""
+
+    function: Function  # -> (N,) bool
+    hold: float  # s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +72,31 @@ class Task:
     """A task for one robot."""
 
     name: str
-    robot: str
     description: str
+    scene: Callable[[], Scene]
     period: float  # s, control tick
     physics_dt: float  # s
     episode_length: float  # s
+    start: "Callable[[World, torch.Tensor], EngineState]"  # state in which environments (k,) begin
+    command: "Callable[[World], Command]"
     rewards: tuple[RewardTerm, ...]
     randomization: tuple[RandomTerm, ...]
-    success_distance: float  # m
-    success_time: float  # s that the tip must stay within success_distance without a break
+    success: Success | None  # None: an episode succeeds by lasting to its end
+    terminations: tuple[TerminationTerm, ...] = ()
+    metrics: tuple[MetricTerm, ...] = ()
+    privileged: tuple[
+        Function, ...
+    ] = ()  # -> (N, k) each, of the order of 1: what a critic sees beside the observation
+    estimates: tuple[
+        str, ...
+    ] = ()  # signals of a state estimator that the robot has: base_pos, base_quat, base_lin_vel
 
     @property
     def substeps(self) -> int:
         """Physics steps per control tick."""
         return round(self.period / self.physics_dt)
+
+    @property
+    def ticks(self) -> int:
+        """Control ticks per episode."""
+        return round(self.episode_length / self.period)

@@ -50,7 +50,7 @@ def export_composed_bundle(path: Path, base: Bundle, learned: LearnedResidual, p
 def composed_golden_rows(base: Bundle, learned: LearnedResidual) -> dict[str, np.ndarray]:
     """The base's golden signals and base actions, with the targets that torch gives for base + residual + gate."""
     graph = ContractGraph(base.manifest.contract)
-    names = ("joint_pos", "joint_vel", "joint_target", base.manifest.contract.command.signal)
+    names = base.manifest.contract.signals
     golden = {
         name: torch.from_numpy(np.asarray(base.golden[name], dtype=np.float32)) for name in (*names, "base_action")
     }

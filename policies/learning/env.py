@@ -4,36 +4,49 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from isthmus.sim.task import TaskState
-from isthmus.sim.world import World, success_ticks
+from isthmus.hardware.errors import IsthmusError
+from isthmus.sim.truth import Truth
+from isthmus.sim.world import World
 
 from ..contract import Contract, ContractError
+from .episodes import EpisodeStatistics
 from .graph import ContractGraph
+
+
+class TermError(IsthmusError, ValueError):
+    """A task's own function gave values that cannot be used."""
 
 
 class ContractEnv(VecEnv):
     """rsl-rl VecEnv: group `actor` is the contract's observation, `critic` adds what only a simulator knows.
 
-    Episodes end by time only; environments whose physics fails are reset and counted in `world.failures`.
+    Episodes end by time, by the task's terminations, or where physics fails; the last are counted in `world.failures`.
     """
 
     def __init__(self, world: World, contract: Contract) -> None:
-        if contract.robot != world.engine.robot.name or contract.period_ns != round(world.task.period * 1e9):
+        robot = world.robot.name
+        if contract.robot != robot or contract.period_ns != round(world.task.period * 1e9):
             raise ContractError(
                 f"contract for {contract.robot!r} at {contract.period_ns} ns does not fit task {world.task.name!r} "
-                f"({world.engine.robot.name!r} at {world.task.period} s)"
+                f"({robot!r} at {world.task.period} s)"
+            )
+        missing = set(contract.signals) - set(world.read())
+        if missing:
+            raise ContractError(
+                f"contract needs signals {sorted(missing)}, which task {world.task.name!r} does not give; "
+                f"it gives {sorted(world.read())}"
             )
         self.world, self.contract = world, contract
         self.graph = ContractGraph(contract)
-        self.num_envs, self.num_actions = world.num_envs, len(contract.action.joints)
+        self.num_envs, self.num_actions = world.num_envs, self.graph.num_actions
         self.device, self.cfg = "cpu", {}
-        self.max_episode_length = round(world.task.episode_length / world.task.period)
+        self.max_episode_length = world.task.ticks
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
-        self._within = torch.zeros(self.num_envs, dtype=torch.long)  # consecutive ticks on target
-        self._succeeded = torch.zeros(self.num_envs, dtype=torch.bool)
-        self._needed = success_ticks(world.task)
+        self.statistics = EpisodeStatistics(world.task, self.num_envs)
+        self._signals = world.read()
+        self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
         self._observe()
 
     def get_observations(self) -> TensorDict:
@@ -42,60 +55,77 @@ class ContractEnv(VecEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict]:
         """One control tick; see rsl_rl.env.VecEnv."""
-        self.world.write(self.graph.act(actions, self.world.read()))
+        self.state = self.graph.remember(self.state, actions)
+        self.world.write(self.graph.act(actions, self._signals))
         self.world.step()
         self.episode_length_buf += 1
-        reward, state, log = self._reward(actions)
-        failed = self.world.reset_failed()
+        self._truth = Truth(self.world, action=actions, last_action=self._last_action)
+        reward, log = self._reward()
+        self.statistics.update(self._truth)
+        failed = self.world.engine.failed()
+        ended = self._terminated()
+        time_outs = (self.episode_length_buf >= self.max_episode_length) & ~ended & ~failed
+        done = time_outs | failed | ended
         reward = torch.where(failed, torch.zeros_like(reward), reward)
-        self._count_success(state)
-        time_outs = self.episode_length_buf >= self.max_episode_length
-        done = time_outs | failed
+        _check_finite("reward", reward)
         ids = done.nonzero().flatten()
         if ids.numel():
-            log["/episode/success"] = self._succeeded[ids].float().mean()
-            log["/episode/final_distance"] = state.distance[ids].mean()
+            log |= self.statistics.report(ids, time_outs)
+            self.world.failures += int(failed.sum())
         self._last_action = actions.clone()
-        self._restart(ids, time_outs & ~failed)
+        self._restart(ids)
         self._observe()
-        return self.get_observations(), reward, done, {"time_outs": time_outs & ~failed, "log": log}
+        return self.get_observations(), reward, done, {"time_outs": time_outs, "log": log}
 
-    def _reward(self, actions: torch.Tensor) -> tuple[torch.Tensor, TaskState, dict[str, torch.Tensor]]:
-        world, period = self.world, self.world.task.period
-        state = TaskState(
-            tip_pos=world.tip_pos(),
-            target=world.target.clone(),
-            joint_pos=world.engine.joint_pos(),
-            joint_vel=world.engine.joint_vel(),
-            action=actions,
-            last_action=self._last_action,
-        )
+    def _reward(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        period = self.world.task.period
         total, log = torch.zeros(self.num_envs), {}
-        for term in world.task.rewards:
-            value = term.weight * period * term.function(state)
-            total, log[f"/reward/{term.name}"] = total + value, value.mean()
-        return total, state, log
+        for term in self.world.task.rewards:
+            value = _checked(f"reward term {term.name!r}", term.function(self._truth), self.num_envs)
+            value = value * (term.weight * period)
+            total += value
+            log[f"/reward/{term.name}"] = value.nanmean()
+        return total, log
 
-    def _count_success(self, state: TaskState) -> None:
-        near = state.distance < self.world.task.success_distance
-        self._within = torch.where(near, self._within + 1, torch.zeros_like(self._within))
-        self._succeeded |= self._within >= self._needed
+    def _terminated(self) -> torch.Tensor:
+        ended = torch.zeros(self.num_envs, dtype=torch.bool)
+        for term in self.world.task.terminations:
+            ended |= _checked(f"termination {term.name!r}", term.function(self._truth), self.num_envs).bool()
+        return ended
 
-    def _restart(self, ids: torch.Tensor, timed_out: torch.Tensor) -> None:
-        self.world.reset(timed_out.nonzero().flatten())
+    def _restart(self, ids: torch.Tensor) -> None:
+        if ids.numel() == 0:
+            return
+        self.world.reset(ids)
         self.episode_length_buf[ids] = 0
         self._last_action[ids] = 0.0
-        self._within[ids] = 0
-        self._succeeded[ids] = False
+        self.statistics.reset(ids)
         for tensor in self.state.values():
             tensor[ids] = 0.0
+        self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
 
     def _observe(self) -> None:
-        self._actor, self.state = self.graph.observe(self.world.read(), self.state)
+        self._signals = self.world.read()
+        self._actor, self.state = self.graph.observe(self._signals, self.state)
         world = self.world
-        hidden = [world.parameters[name] / _spread(world, name) for name in world.parameters]
-        truth = [10.0 * (world.target - world.tip_pos()), 0.3 * world.engine.joint_vel(), world.engine.joint_pos()]
+        hidden = [value / _spread(world, name) for name, value in world.parameters.items()]
+        truth = [function(self._truth) for function in world.task.privileged]
         self._critic = torch.cat([self._actor, *truth, *hidden], dim=-1)
+
+
+def _checked(what: str, value: torch.Tensor, num_envs: int) -> torch.Tensor:
+    """A term's values, refused unless there is one for each environment."""
+    if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
+        got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+        raise TermError(f"{what} returned {got}; expected one value per environment, shape ({num_envs},)")
+    return value
+
+
+def _check_finite(what: str, value: torch.Tensor) -> None:
+    if not bool(torch.isfinite(value.sum())):
+        raise TermError(
+            f"{what} is not finite in environments {(~torch.isfinite(value)).nonzero().flatten()[:8].tolist()}"
+        )
 
 
 def _spread(world: World, parameter: str) -> float:

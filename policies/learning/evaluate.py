@@ -1,45 +1,67 @@
-"""How often a policy succeeds in simulation, with an interval."""
+"""How well a policy does in simulation: success with an interval, metrics, return."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-from isthmus.sim.world import World, success_ticks
+from isthmus.sim.truth import Truth
+from isthmus.sim.world import World
 
+from ..interval import wilson_interval
+from .episodes import EpisodeStatistics
 from .graph import ContractGraph
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Results over independent episodes."""
+    """Results over independent episodes, one per environment."""
 
     success: torch.Tensor  # (N,) bool
-    final_distance: torch.Tensor  # (N,) m
-    seconds: torch.Tensor  # (N,) s until success; episode length where there was none
+    seconds: torch.Tensor  # (N,) s until success or failure; episode length where there was neither
+    returns: torch.Tensor  # (N,) sum of rewards until the episode ended
+    metrics: dict[str, torch.Tensor] = field(default_factory=dict)  # (N,) each, in the task's units
 
     @property
     def rate(self) -> float:
         """Share of successes."""
         return float(self.success.float().mean())
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the rate (Wilson)."""
+        return wilson_interval(int(self.success.sum()), self.success.numel())
+
 
 @torch.no_grad()
 def evaluate(world: World, graph: ContractGraph, actor: torch.nn.Module) -> Evaluation:
-    """One episode in each environment of `world`, all started anew."""
+    """One episode in each environment of `world`, all started anew. An episode ends with success, failure or time."""
     world.reset(torch.arange(world.num_envs))
-    state = {name: torch.zeros(world.num_envs, width) for name, width in graph.state_widths.items()}
-    needed, limit = success_ticks(world.task), round(world.task.episode_length / world.task.period)
-    within = torch.zeros(world.num_envs, dtype=torch.long)
-    when = torch.full((world.num_envs,), limit)
-    distance = torch.zeros(world.num_envs)
-    for tick in range(limit):
-        observation, state = graph.observe(world.read(), state)
-        world.write(graph.act(actor(observation), world.read()))
+    task, count = world.task, world.num_envs
+    state = {name: torch.zeros(count, width) for name, width in graph.state_widths.items()}
+    statistics = EpisodeStatistics(task, count)
+    running = torch.ones(count, dtype=torch.bool)
+    ended_well = torch.zeros(count, dtype=torch.bool)
+    seconds, returns = torch.zeros(count), torch.zeros(count)
+    metrics = {metric.name: torch.zeros(count) for metric in task.metrics}
+    last = torch.zeros(count, graph.num_actions)
+    for tick in range(task.ticks):
+        signals = world.read()
+        observation, state = graph.observe(signals, state)
+        action = actor(observation)
+        state = graph.remember(state, action)
+        world.write(graph.act(action, signals))
         world.step()
-        now = torch.linalg.vector_norm(world.tip_pos() - world.target, dim=-1)
-        distance = torch.where(when == limit, now, distance)  # an episode ends with its success
-        within = torch.where(now < world.task.success_distance, within + 1, torch.zeros_like(within))
-        when = torch.where((within >= needed) & (when == limit), torch.full_like(when, tick + 1), when)
-    return Evaluation(
-        success=(within >= needed) | (when < limit), final_distance=distance, seconds=when * world.task.period
-    )
+        truth = Truth(world, action=action, last_action=last)
+        last = action
+        statistics.update(truth)
+        returns += running * sum(term.function(truth) * (term.weight * task.period) for term in task.rewards)
+        failed = world.engine.failed()
+        for term in task.terminations:
+            failed = failed | term.function(truth)
+        won = statistics.succeeded if task.success is not None else torch.tensor(tick == task.ticks - 1) & ~failed
+        ends = running & (failed | won | (tick == task.ticks - 1))
+        ended_well |= running & won
+        seconds = torch.where(ends, torch.full_like(seconds, (tick + 1) * task.period), seconds)
+        metrics = {name: torch.where(ends, statistics.metrics[name], value) for name, value in metrics.items()}
+        running = running & ~ends
+    return Evaluation(success=ended_well, seconds=seconds, returns=returns, metrics=metrics)

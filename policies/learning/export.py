@@ -12,7 +12,7 @@ from torch import nn
 
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle, seal
+from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle, seal, target_output
 from ..contract import Contract
 from .graph import PolicyGraph
 
@@ -49,8 +49,9 @@ def write_bundle(path: Path, model: onnx.ModelProto, manifest: Manifest, golden:
 
 def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:
     """The graph as ONNX: static batch 1, weights inline."""
-    n = len(graph.contract_graph.contract.joints)
-    sizes = [n, n, n, 3, *graph.contract_graph.state_widths.values()]
+    contract = graph.contract_graph.contract
+    sizes = [contract.signal_width(name) for name in graph.signal_names]
+    sizes += graph.contract_graph.state_widths.values()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.onnx"
         _torch_export(graph, sizes, path)
@@ -85,6 +86,7 @@ def golden_rows(graph: PolicyGraph, world: World) -> dict[str, np.ndarray]:
     """Consecutive signals and outputs from torch itself, (GOLDEN_ROWS, width) by tensor name."""
     world.reset(torch.arange(world.num_envs))
     state = {name: torch.zeros(world.num_envs, width) for name, width in graph.contract_graph.state_widths.items()}
+    target = target_output(graph.contract_graph.contract)
     rows: dict[str, list[np.ndarray]] = {}
     for _ in range(GOLDEN_ROWS):
         signals = world.read()
@@ -92,9 +94,9 @@ def golden_rows(graph: PolicyGraph, world: World) -> dict[str, np.ndarray]:
         named = dict(zip(graph.output_names, outputs, strict=True))
         for name in graph.signal_names:
             rows.setdefault(name, []).append(signals[name][0].numpy().copy())
-        for name in ("joint_target_next", "base_action"):
+        for name in (target, "base_action"):
             rows.setdefault(name, []).append(named[name][0].numpy().copy())
         state = {name: named[f"next.{name}"] for name in state}
-        world.write(named["joint_target_next"])
+        world.write(named[target])
         world.step()
     return {name: np.stack(values) for name, values in rows.items()}

@@ -6,19 +6,33 @@ import torch
 from torch import nn
 
 from isthmus.hardware.kinematics import joint_frames
+from isthmus.sim.rotations import rotation_matrix
 
-from ..contract import Contract, check_contract, observation_width, term_width
+from ..bundle import target_output
+from ..contract import (
+    Contract,
+    JointEffort,
+    JointIncrement,
+    JointPosition,
+    RotorSpeed,
+    check_contract,
+    observation_width,
+    term_width,
+)
 
 Signals = Mapping[str, torch.Tensor]
 State = dict[str, torch.Tensor]
 
+LAST_ACTION = "last_action"
+
 
 class ContractGraph(nn.Module):
-    """Signals -> observation, and action -> joint targets. Tensors are float32 of shape (batch, width)."""
+    """Signals -> observation, and action -> targets. Tensors are float32 of shape (batch, width)."""
 
     default_pos: torch.Tensor
     lower: torch.Tensor
     upper: torch.Tensor
+    all_default_pos: torch.Tensor
     _scatter: torch.Tensor
 
     def __init__(self, contract: Contract) -> None:
@@ -26,14 +40,23 @@ class ContractGraph(nn.Module):
         check_contract(contract)
         self.contract = contract
         names = contract.joint_names
-        self._driven = [names.index(name) for name in contract.action.joints]
-        self._chain = [names.index(name) for name in contract.chain.joint_names]
+        rotors = isinstance(contract.action, RotorSpeed)
+        self._driven = [] if rotors else [names.index(name) for name in contract.action.joints]
+        self._chain = [] if contract.chain is None else [names.index(name) for name in contract.chain.joint_names]
         driven = [contract.joints[i] for i in self._driven]
         for key in ("default_pos", "lower", "upper"):
             self.register_buffer(key, torch.tensor([getattr(joint, key) for joint in driven]), persistent=False)
+        every = torch.tensor([joint.default_pos for joint in contract.joints])
+        self.register_buffer("all_default_pos", every, persistent=False)
         mask = torch.zeros(len(driven), len(names))
         mask[torch.arange(len(driven)), self._driven] = 1.0
         self.register_buffer("_scatter", mask, persistent=False)
+        self._terms = {term.name for term in contract.observation}
+
+    @property
+    def num_actions(self) -> int:
+        """Width of the network's action."""
+        return len(self.contract.action.joints)
 
     @property
     def state_widths(self) -> dict[str, int]:
@@ -42,17 +65,20 @@ class ContractGraph(nn.Module):
         for term in self.contract.observation:
             if term.history > 1:
                 widths[f"history.{term.name}"] = term_width(term, self.contract) // term.history * (term.history - 1)
-        return {"started": 1, **widths} if widths else {}
+        started = {"started": 1} if widths else {}
+        last = {LAST_ACTION: self.num_actions} if LAST_ACTION in self._terms else {}
+        return {**started, **widths, **last}
 
     def observe(self, signals: Signals, state: State) -> tuple[torch.Tensor, State]:
-        """Observation (batch, observation_width) and the next state."""
-        raw = self._raw_terms(signals)
+        """Observation (batch, observation_width) and the next state; `remember` completes it with the action."""
+        raw = self._raw_terms(signals, state)
         blocks, following = [], {}
         for term in self.contract.observation:
             value = raw[term.name]
             if term.clip is not None:
                 value = torch.clamp(value, -term.clip, term.clip)
-            value = value * term.scale
+            if term.scale != 1.0:
+                value = value * term.scale
             if term.history > 1:
                 key = f"history.{term.name}"
                 past = state["started"] * state[key] + (1.0 - state["started"]) * value.repeat(1, term.history - 1)
@@ -61,28 +87,75 @@ class ContractGraph(nn.Module):
             blocks.append(value)
         if following:
             following["started"] = torch.ones_like(state["started"])
-        return torch.cat(blocks, dim=-1), following
+        return torch.cat(blocks, dim=-1), {name: following[name] for name in self.state_widths if name in following}
+
+    def remember(self, following: State, action: torch.Tensor) -> State:
+        """The next state in full, once the network's action (batch, a) is known."""
+        return {**following, LAST_ACTION: self._clipped(action)} if LAST_ACTION in self._terms else following
 
     def act(self, action: torch.Tensor, signals: Signals) -> torch.Tensor:
-        """Joint targets (batch, n) rad for an action (batch, a); see contract.JointIncrement."""
+        """Targets (batch, n) in the unit of the action's signal, for an action (batch, a); see the actions of contract.py."""
         rule = self.contract.action
-        previous, measured = signals["joint_target"][:, self._driven], signals["joint_pos"][:, self._driven]
-        target = previous + rule.scale * torch.clamp(action, -1.0, 1.0)
-        target = torch.minimum(torch.maximum(target, measured - rule.max_lead), measured + rule.max_lead)
-        target = torch.minimum(torch.maximum(target, self.lower), self.upper)
+        clipped = self._clipped(action)
+        if isinstance(rule, JointIncrement):
+            previous, measured = signals["joint_target"][:, self._driven], signals["joint_pos"][:, self._driven]
+            target = previous + rule.scale * clipped
+            target = torch.minimum(torch.maximum(target, measured - rule.max_lead), measured + rule.max_lead)
+            return self._onto_all(torch.minimum(torch.maximum(target, self.lower), self.upper), signals, previous)
+        if isinstance(rule, JointPosition):
+            target = self.default_pos + rule.scale * clipped
+            previous = signals["joint_target"][:, self._driven]
+            return self._onto_all(torch.minimum(torch.maximum(target, self.lower), self.upper), signals, previous)
+        if isinstance(rule, JointEffort):
+            return (rule.scale * clipped) @ self._scatter
+        return torch.clamp(rule.hover + rule.scale * clipped, 0.0, rule.max_speed)
+
+    def _onto_all(self, target: torch.Tensor, signals: Signals, previous: torch.Tensor) -> torch.Tensor:
+        """Targets of all joints: those not driven keep their executed target."""
+        if self._driven == list(range(len(self.contract.joints))):
+            return target
         return signals["joint_target"] + (target - previous) @ self._scatter
 
-    def _raw_terms(self, signals: Signals) -> dict[str, torch.Tensor]:
-        joint_pos = signals["joint_pos"]
-        rotations, _, tip = joint_frames(self.contract.chain, joint_pos[:, self._chain], torch)
+    def _clipped(self, action: torch.Tensor) -> torch.Tensor:
+        rule = self.contract.action
+        bound = rule.clip if isinstance(rule, JointPosition) else 1.0
+        return torch.clamp(action, -bound, bound)
+
+    def _raw_terms(self, signals: Signals, state: State) -> dict[str, torch.Tensor]:
+        """The terms that the contract uses, before history, scale and clip."""
+        used, raw = self._terms, {}
+        if self.contract.joints:
+            joint_pos, joint_vel = signals["joint_pos"], signals["joint_vel"]
+            raw["joint_pos"] = self._pick(joint_pos) - self.default_pos
+            raw["joint_vel"] = self._pick(joint_vel)
+            if "all_joint_pos" in used:
+                raw["all_joint_pos"] = joint_pos - self.all_default_pos
+            raw["all_joint_vel"] = joint_vel
+            if "joint_lead" in used:
+                raw["joint_lead"] = self._pick(signals["joint_target"] - joint_pos)
+            if used & {"tip_error", "tip_down"}:
+                raw |= self._tip_terms(signals)
+        for name in used & {"gyro", "gravity", "base_lin_vel"}:
+            raw[name] = signals[name]
+        if "base_rotation" in used:
+            raw["base_rotation"] = rotation_matrix(signals["base_quat"])
+        command = signals[self.contract.command.signal]
+        if "base_pos_error" in used:
+            raw["base_pos_error"] = command - signals["base_pos"]
+        raw["target"] = raw["command"] = command
+        if LAST_ACTION in used:
+            raw[LAST_ACTION] = state[LAST_ACTION]
+        return raw
+
+    def _pick(self, values: torch.Tensor) -> torch.Tensor:
+        """The driven joints' values."""
+        return values if self._driven == list(range(values.shape[1])) else values[:, self._driven]
+
+    def _tip_terms(self, signals: Signals) -> dict[str, torch.Tensor]:
+        assert self.contract.chain is not None
+        rotations, _, tip = joint_frames(self.contract.chain, signals["joint_pos"][:, self._chain], torch)
         error = signals["command.target"] - tip
-        return {
-            "joint_pos": joint_pos[:, self._driven] - self.default_pos,
-            "joint_vel": signals["joint_vel"][:, self._driven],
-            "joint_lead": (signals["joint_target"] - joint_pos)[:, self._driven],
-            "tip_error": (error[:, None, :] @ rotations[0])[:, 0],
-            "target": signals["command.target"],
-        }
+        return {"tip_error": (error[:, None, :] @ rotations[0])[:, 0], "tip_down": rotations[-1][:, 2, :]}
 
 
 class PolicyGraph(nn.Module):
@@ -93,7 +166,7 @@ class PolicyGraph(nn.Module):
         super().__init__()
         self.contract_graph = ContractGraph(contract)
         self.network = network
-        self.signal_names = ("joint_pos", "joint_vel", "joint_target", contract.command.signal)
+        self.signal_names = contract.signals
         self.state_names = tuple(self.contract_graph.state_widths)
         self.observation_width = observation_width(contract)
 
@@ -106,7 +179,7 @@ class PolicyGraph(nn.Module):
     def output_names(self) -> list[str]:
         """Graph outputs, in the order of `forward`."""
         parts = ["observation", "base_action", "residual_action", "gate_prob", "gate"]
-        return ["joint_target_next", *parts, *(f"next.{name}" for name in self.state_names)]
+        return [target_output(self.contract_graph.contract), *parts, *(f"next.{name}" for name in self.state_names)]
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Inputs as `input_names`; outputs as `output_names`."""
@@ -114,6 +187,7 @@ class PolicyGraph(nn.Module):
         state = dict(zip(self.state_names, inputs[len(self.signal_names) :], strict=True))
         observation, following = self.contract_graph.observe(signals, state)
         action = self.network(observation)
+        following = self.contract_graph.remember(following, action)
         target = self.contract_graph.act(action, signals)
         none = torch.zeros_like(action[:, :1])
         parts = (observation, action, torch.zeros_like(action), none, none + 0.0)

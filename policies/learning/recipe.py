@@ -8,9 +8,8 @@ from pathlib import Path
 
 import torch
 
-from isthmus.hardware.robot import load_robot
 from isthmus.hardware.structure import FormatError, read_json, write_json
-from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.engines import make_engine
 from isthmus.sim.randomization import RandomTerm, override
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
@@ -42,7 +41,7 @@ class TrainConfig:
 def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
     """A world of the run's task and randomisation."""
     task = get_task(config.task)
-    engine = MujocoEngine(load_robot(task.robot), num_envs, dt=task.physics_dt)
+    engine = make_engine("mujoco", task.scene(), num_envs, dt=task.physics_dt)
     return World(task, engine, seed=seed, randomization=override(task.randomization, config.randomization))
 
 

@@ -2,43 +2,62 @@
 
 import torch
 
+from isthmus.hardware.robot import load_robot
+
+from ..commands import POOL_SIZE, ReachCommand
+from ..engine import EngineState
 from ..randomization import LogUniform, RandomTerm, Uniform
-from ..task import RewardTerm, Task, TaskState
+from ..scene import Scene
+from ..task import Function, MetricTerm, RewardTerm, Success, Task
+from ..truth import Truth
+from ..world import World
+from .terms import action_change, action_size
 
 
-def near(scale: float):  # noqa: ANN201
+def near(scale: float) -> Function:
     """exp(-distance / scale), scale in m."""
 
-    def reward(state: TaskState) -> torch.Tensor:
-        return torch.exp(-state.distance / scale)
+    def reward(truth: Truth) -> torch.Tensor:
+        return torch.exp(-truth.distance / scale)
 
     return reward
 
 
-def action_size(state: TaskState) -> torch.Tensor:
-    """Sum of squared actions."""
-    return state.action.square().sum(-1)
-
-
-def action_change(state: TaskState) -> torch.Tensor:
-    """Sum of squared changes of the action."""
-    return (state.action - state.last_action).square().sum(-1)
-
-
-def speed_near_target(state: TaskState) -> torch.Tensor:
+def speed_near_target(truth: Truth) -> torch.Tensor:
     """Sum of squared joint speeds, counted where the tip is within a few centimetres of the target, (rad/s)^2."""
-    return state.joint_vel.square().sum(-1) * torch.exp(-state.distance / 0.02)
+    return truth.joint_vel.square().sum(-1) * torch.exp(-truth.distance / 0.02)
+
+
+def within(limit: float) -> Function:
+    """Whether the tip is closer to its target than `limit` m."""
+    return lambda truth: truth.distance < limit
+
+
+def scene() -> Scene:
+    """The arm on its table."""
+    return Scene(robot=load_robot("so101"))
+
+
+def start(world: World, ids: torch.Tensor) -> EngineState:
+    """At rest in a pose that reaches a random point; the gripper in its default pose."""
+    command = world.command
+    assert isinstance(command, ReachCommand)
+    pose = world.default_pos.repeat(ids.numel(), 1)
+    pose[:, world.chain_index] = command.poses[world.integers(POOL_SIZE, ids.numel())]
+    return EngineState(joint_pos=pose, joint_vel=torch.zeros_like(pose))
 
 
 def so101_reach() -> Task:
     """The task. Ranges cover what differs between arms off one bench; encoder offsets are left to calibration."""
     return Task(
         name="so101-reach",
-        robot="so101",
         description="gripper tip to a random reachable point: within 10 mm for 0.5 s",
+        scene=scene,
         period=0.02,
         physics_dt=0.005,
         episode_length=3.0,
+        start=start,
+        command=ReachCommand,
         rewards=(
             RewardTerm(name="far", function=near(0.2), weight=0.5),
             RewardTerm(name="near", function=near(0.05), weight=1.0),
@@ -57,6 +76,11 @@ def so101_reach() -> Task:
             RandomTerm(parameter="observation_delay_s", distribution=Uniform(low=0.0, high=0.004)),
             RandomTerm(parameter="encoder_noise_counts", distribution=Uniform(low=0.0, high=0.5)),
         ),
-        success_distance=0.010,
-        success_time=0.5,
+        success=Success(function=within(0.010), hold=0.5),
+        metrics=(MetricTerm(name="final_distance", unit="m", function=lambda truth: truth.distance, last=True),),
+        privileged=(
+            lambda truth: 10.0 * (truth.command - truth.tip_pos),
+            lambda truth: 0.3 * truth.joint_vel,
+            lambda truth: truth.joint_pos,
+        ),
     )

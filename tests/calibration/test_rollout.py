@@ -7,8 +7,10 @@ import torch
 
 from isthmus.calibration.rollout import NOMINAL, ServoRollout, Targets, servo_model
 from isthmus.sim.actuators import position_servo_effort
+from isthmus.sim.engine import EngineState
 from isthmus.sim.latency import CommandDelay
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.scene import Scene
 
 
 def waves(robot, ticks=150):
@@ -27,13 +29,13 @@ def test_the_rollout_follows_the_simulators_own_servo_law_and_delay(robot):
     parameters = np.array([[1.3, 0.8, 0.08, 0.0125], [0.7, 1.2, 0.0, 0.031]])
     ours = ServoRollout(robot)(parameters, Targets(time, targets), targets[0], time)
     ids = torch.arange(2)
-    engine = MujocoEngine(robot, 2)
-    engine.set_parameter("friction_scale", torch.tensor(parameters[:, 0]), ids)
-    engine.set_parameter("payload_kg", torch.tensor(parameters[:, 2]), ids)
+    engine = MujocoEngine(Scene(robot=robot), 2)
+    engine.set_parameter("friction_scale", torch.tensor(parameters[:, :1]).float(), ids)
+    engine.set_parameter("payload_kg", torch.tensor(parameters[:, 2:3]).float(), ids)
     delay = CommandDelay(2, len(robot.joints), period=0.02, dt=0.005, max_delay=0.05)
     delay.set_delay(torch.tensor(parameters[:, 3] + 0.0025), ids)  # Identified.simulator_latency_s
     start = torch.tensor(targets[:1]).repeat(2, 1).float()
-    engine.reset(ids, start, torch.zeros_like(start))
+    engine.reset(ids, EngineState(joint_pos=start, joint_vel=torch.zeros_like(start)))
     delay.reset(start, ids)
     kp = torch.tensor(robot.array("kp") * parameters[:, 1:2]).float()
     kd, limit = torch.tensor(robot.array("kd")).float(), torch.tensor(robot.array("effort_limit")).float()

@@ -12,6 +12,7 @@ from isthmus.policies.contract import Contract, ObservationTerm
 from isthmus.policies.contracts.so101_reach import so101_reach
 from isthmus.policies.learning.export import export_bundle
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
@@ -67,5 +68,5 @@ def write_reach_bundle(
 ) -> Bundle:
     """A working bundle with golden rows of the simulator."""
     contract = reach_contract() if contract is None else contract
-    world = World(get_task(contract.task), MujocoEngine(load_robot("so101"), 1), seed=0)
+    world = World(get_task(contract.task), MujocoEngine(Scene(robot=load_robot("so101")), 1), seed=0)
     return export_bundle(path, contract, TowardsTarget(contract, gain, nan_at_x), world, PROVENANCE)

@@ -16,6 +16,7 @@ from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
 from isthmus.policies.learning.graph import PolicyGraph
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
@@ -39,7 +40,7 @@ def network():
 @pytest.fixture(scope="module")
 def path(network, tmp_path_factory):
     task = get_task("so101-reach")
-    world = World(task, MujocoEngine(load_robot("so101"), 1, dt=task.physics_dt), seed=3)
+    world = World(task, MujocoEngine(Scene(robot=load_robot("so101")), 1, dt=task.physics_dt), seed=3)
     file = tmp_path_factory.mktemp("bundle") / "policy.onnx"
     export_bundle(file, CONTRACT, network, world, PROVENANCE)
     return file

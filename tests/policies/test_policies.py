@@ -13,6 +13,7 @@ from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
 from isthmus.policies.trajectory import TrajectoryPolicy
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task, tasks
 from isthmus.sim.world import World
 
@@ -26,7 +27,7 @@ def bundle(tmp_path_factory):
     provenance = Provenance(
         created="2026-01-01", isthmus="0", trainer="t", seed=0, environment_steps=0, simulated_success=None
     )
-    world = World(task, MujocoEngine(ROBOT, 1, dt=task.physics_dt), seed=0)
+    world = World(task, MujocoEngine(Scene(robot=ROBOT), 1, dt=task.physics_dt), seed=0)
     path = tmp_path_factory.mktemp("policy") / "p.onnx"
     export_bundle(path, contract, network, world, provenance)
     return path
@@ -52,7 +53,7 @@ def test_a_trajectory_keeps_the_policy_contract(check):
 def test_every_task_has_a_contract_that_fits_robot_period_and_latency(task):
     contract = get_contract(task.name)
     check_contract(contract)
-    assert bind(contract, load_robot(task.robot)) == list(range(len(contract.joints)))
+    assert bind(contract, task.scene().robot) == list(range(len(contract.joints)))
     assert contract.period_ns == round(task.period * 1e9)
     latency = next(t.distribution.support for t in task.randomization if t.parameter == "latency_s")
     assert contract.latency_s == latency

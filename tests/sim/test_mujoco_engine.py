@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from engine_contract import CONTRACT
+from engine_contract import CONTRACT, SCENES, arm_scene, begun, efforts, flat, legs_scene, start
 
 from isthmus.hardware.robot import load_robot
 from isthmus.sim.mujoco_engine import MujocoEngine
@@ -15,13 +15,14 @@ from isthmus.sim.mujoco_engine import MujocoEngine
 ROBOT = load_robot("so101")
 
 
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-def test_keeps_the_engine_contract(check):
-    check(lambda num_envs: MujocoEngine(ROBOT, num_envs))
+def test_keeps_the_engine_contract(check, scene):
+    check(MujocoEngine, scene())
 
 
 def test_equals_mj_step_on_the_shipped_model():
-    engine = MujocoEngine(ROBOT, 2)
+    engine = MujocoEngine(arm_scene(), 2)
     model = mujoco.MjModel.from_xml_path(str(ROBOT.model_path))
     model.opt.timestep = engine.dt
     data = mujoco.MjData(model)
@@ -34,20 +35,40 @@ def test_equals_mj_step_on_the_shipped_model():
     np.testing.assert_allclose(engine.joint_pos()[1].numpy(), data.qpos, atol=1e-5)
 
 
-def test_same_bits_at_any_thread_count():
-    poses = []
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
+def test_same_bits_at_any_thread_count(scene):
+    states = []
     for threads in (1, 2):
-        engine = MujocoEngine(ROBOT, 16, threads=threads)
-        for step in range(50):
-            engine.step(torch.sin(torch.arange(96.0).reshape(16, 6) + step))
-        poses.append(engine.joint_pos())
-    assert torch.equal(poses[0], poses[1])
+        engine = MujocoEngine(scene(), 16, threads=threads)
+        engine.reset(torch.arange(16), start(engine, 16))
+        push = efforts(engine)
+        for _ in range(50):
+            engine.step(push() * torch.linspace(0.5, 1.5, 16)[:, None])
+        states.append(flat(engine.state()))
+    assert torch.equal(states[0], states[1])
+
+
+def test_restoring_is_exact_to_the_bit():
+    engine = begun(MujocoEngine, legs_scene(), 3)
+    push = efforts(engine)
+    for _ in range(30):
+        engine.step(push())
+    saved = engine.save()
+    futures = []
+    for _ in range(2):
+        push = efforts(engine, seed=9)
+        for _ in range(20):
+            engine.step(push())
+        futures.append(flat(engine.state()))
+        engine.restore(saved)
+    assert torch.equal(futures[0], futures[1])
 
 
 def test_a_payload_weighs_what_it_says():
     """Torque that holds a pose grows by J_tip^T m g, with the Jacobian from MuJoCo itself."""
-    engine = MujocoEngine(ROBOT, 2)
-    engine.set_parameter("payload_kg", torch.tensor([0.15]), torch.tensor([1]))
+    engine = MujocoEngine(arm_scene(), 2)
+    engine.set_parameter("payload_kg", torch.tensor([[0.15]]), torch.tensor([1]))
+    engine.step(torch.zeros(2, 6))
     biases, data = [], mujoco.MjData(engine.model)
     for env in range(2):
         data.qpos[:] = [0.3, 0.4, -0.4, 0.6, 0.2, 0.1]
@@ -57,3 +78,9 @@ def test_a_payload_weighs_what_it_says():
     jacobian = np.zeros((3, 6))
     mujoco.mj_jacSite(model, data, jacobian, None, model.site("tip").id)
     np.testing.assert_allclose(biases[1] - biases[0], jacobian.T @ [0, 0, 0.15 * 9.81], atol=1e-6)
+
+
+def test_a_picture_shows_the_robot():
+    engine = begun(MujocoEngine, legs_scene(), 2)
+    picture = engine.render(1, width=160, height=120)
+    assert picture.shape == (120, 160, 3) and picture.dtype == np.uint8 and picture.std() > 10

@@ -16,6 +16,7 @@ from isthmus.policies.contract import observation_width
 from isthmus.policies.contracts.so101_reach import so101_reach
 from isthmus.policies.learning.export import export_bundle
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
@@ -31,7 +32,7 @@ def main() -> None:
         torch.nn.ELU(),
         torch.nn.Linear(16, len(contract.action.joints)),
     )
-    world = World(get_task(contract.task), MujocoEngine(load_robot(contract.robot), 1), seed=SEED)
+    world = World(get_task(contract.task), MujocoEngine(Scene(robot=load_robot(contract.robot)), 1), seed=SEED)
     provenance = Provenance(
         created=datetime.now(UTC).isoformat(),
         isthmus=version("isthmus"),

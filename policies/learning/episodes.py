@@ -1,0 +1,48 @@
+"""What came of episodes: success, metrics, return and length of each environment's current one."""
+
+import math
+
+import torch
+
+from isthmus.sim.task import Task
+from isthmus.sim.truth import Truth
+
+
+class EpisodeStatistics:
+    """Follows every environment's episode; `report` averages those that end."""
+
+    def __init__(self, task: Task, num_envs: int) -> None:
+        self.task = task
+        self.ticks = torch.zeros(num_envs)
+        self.succeeded = torch.zeros(num_envs, dtype=torch.bool)
+        self._held = torch.zeros(num_envs, dtype=torch.long)  # ticks without a break
+        self.metrics = {metric.name: torch.zeros(num_envs) for metric in task.metrics}
+        self._needed = 0 if task.success is None else math.ceil(task.success.hold / task.period)
+
+    def update(self, truth: Truth) -> None:
+        """A tick has passed."""
+        self.ticks += 1.0
+        for metric in self.task.metrics:
+            value, store = metric.function(truth), self.metrics[metric.name]
+            self.metrics[metric.name] = value.float() if metric.last else store + (value - store) / self.ticks
+        if self.task.success is not None:
+            holds = self.task.success.function(truth)
+            self._held = torch.where(holds, self._held + 1, torch.zeros_like(self._held))
+            self.succeeded |= self._held >= self._needed
+
+    def report(self, ids: torch.Tensor, time_outs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Means over the episodes that end now in environments `ids`; `time_outs` (num_envs,) says which of them lasted."""
+        success = time_outs if self.task.success is None else self.succeeded
+        log = {
+            "/episode/success": success[ids].float().mean(),
+            "/episode/seconds": self.ticks[ids].mean() * self.task.period,
+        }
+        return log | {f"/episode/{name}": value[ids].mean() for name, value in self.metrics.items()}
+
+    def reset(self, ids: torch.Tensor) -> None:
+        """Environments `ids` start anew."""
+        self.ticks[ids] = 0.0
+        self.succeeded[ids] = False
+        self._held[ids] = 0
+        for value in self.metrics.values():
+            value[ids] = 0.0

@@ -1,0 +1,151 @@
+"""A scene as one MuJoCo model: robot, payload, objects, ground, and a sensor for each contact body."""
+
+# mujoco builds its classes at run time and ships no type stubs for them.
+# pyright: reportAttributeAccessIssue=false
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from isthmus.hardware.structure import FormatError
+
+from .scene import Scene, SceneObject
+from .terrain import HeightField
+
+GROUND = "ground"
+PAYLOAD = "payload"
+NO_MASS = 1e-9  # kg of a payload body that weighs nothing
+_GROUND_TYPE, _GROUND_AFFINITY = 2, 1  # the ground touches geoms of contype 1, and no other ground
+_NET_FORCE = 3  # reduction of a contact sensor to one net force in the world frame
+
+
+def build_model(scene: Scene, dt: float) -> mujoco.MjModel:
+    """Compile a scene at physics step `dt` s.
+
+    Integration is Euler with implicit joint damping: torques act as computed, which keeps a servo law inside the engine equal to the
+    same law outside it.
+
+    Raises:
+        FormatError: a model file that MuJoCo cannot read, with its message.
+    """
+    robot = scene.robot
+    spec = _load(robot.model_path)
+    spec.option.timestep = dt
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1080
+    _add_payload(spec, robot.payload_site)
+    _add_servos(spec, scene)
+    for item in scene.objects:
+        _add_object(spec, item)
+    _add_ground(spec, scene)
+    _add_contact_sensors(spec, robot.contact_bodies)
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise FormatError(f"{robot.model_path}: MuJoCo cannot build the scene: {error}") from None
+
+
+def _load(path: Path) -> mujoco.MjSpec:
+    if not path.is_file():
+        raise FormatError(f"model {path} does not exist")
+    try:
+        return mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise FormatError(f"{path}: MuJoCo cannot read this model: {error}") from None
+
+
+def _add_payload(spec: mujoco.MjSpec, site_name: str | None) -> None:
+    if site_name is None:
+        return
+    site = spec.site(site_name)
+    payload = site.parent.add_body(name=PAYLOAD, pos=site.pos)
+    payload.ipos = [0.0, 0.0, 0.0]  # else the compiler puts it at pos once more
+    payload.mass, payload.inertia, payload.explicitinertial = NO_MASS, [1e-12] * 3, True
+
+
+def _add_servos(spec: mujoco.MjSpec, scene: Scene) -> None:
+    """One actuator a joint, whose gain and bias the engine sets: plain effort, or a position servo with its limit."""
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
+    for joint in scene.robot.joints:
+        actuator = spec.add_actuator(
+            name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT, gaintype=mujoco.mjtGain.mjGAIN_FIXED
+        )
+        actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.forcelimited = True
+        actuator.forcerange = [-1e9, 1e9]
+        actuator.gainprm[0] = 1.0
+
+
+def _add_object(spec: mujoco.MjSpec, item: SceneObject) -> None:
+    child = _load(item.model_path)
+    bodies = child.worldbody.bodies
+    if len(bodies) != 1 or any(body.joints for body in bodies):
+        raise FormatError(f"{item.model_path}: expected exactly one body without joints, got {len(bodies)}")
+    body = spec.worldbody.add_frame(pos=list(item.pos)).attach_body(bodies[0], f"{item.name}/", "")
+    body.name = item.name
+    if item.free:
+        body.add_freejoint()
+
+
+def _add_ground(spec: mujoco.MjSpec, scene: Scene) -> None:
+    if scene.ground == "none":
+        return
+    shape = {"type": mujoco.mjtGeom.mjGEOM_PLANE, "size": [0.0, 0.0, 1.0]}
+    if isinstance(scene.ground, HeightField):
+        shape = _add_height_field(spec, scene.ground)
+    texture = spec.add_texture(
+        name=GROUND,
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        width=256,
+        height=256,
+        rgb1=[0.86, 0.86, 0.84],
+        rgb2=[0.76, 0.77, 0.78],
+    )
+    material = spec.add_material(name=GROUND, texrepeat=[1.0, 1.0], texuniform=True)
+    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = texture.name
+    geom = spec.worldbody.add_geom(name=GROUND, material=GROUND, **shape)
+    geom.contype, geom.conaffinity, geom.condim = _GROUND_TYPE, _GROUND_AFFINITY, 3
+    geom.friction[0] = scene.ground_friction
+    if not spec.lights:
+        spec.worldbody.add_light(
+            pos=[0.0, 0.0, 4.0], dir=[0.2, 0.2, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+        )
+
+
+def _add_height_field(spec: mujoco.MjSpec, field: HeightField) -> dict:
+    """MuJoCo keeps heights between 0 and 1, rows along y, above a base plate."""
+    low, high = float(field.heights.min()), float(field.heights.max())
+    rise = max(high - low, 1e-6)
+    rows, columns = field.heights.shape
+    extent = [(rows - 1) * field.spacing / 2.0, (columns - 1) * field.spacing / 2.0]
+    spec.add_hfield(
+        name=GROUND,
+        size=[*extent, rise, 1.0],
+        nrow=columns,
+        ncol=rows,
+        userdata=((field.heights.T - low) / rise).astype(np.float32).ravel().tolist(),
+    )
+    return {"type": mujoco.mjtGeom.mjGEOM_HFIELD, "hfieldname": GROUND, "pos": [0.0, 0.0, low]}
+
+
+def _add_contact_sensors(spec: mujoco.MjSpec, bodies: tuple[str, ...]) -> None:
+    """For each body the net force that it exerts on what it touches, then for each its position."""
+    force = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+    for name in bodies:
+        spec.add_sensor(
+            name=f"{name}.contact_force",
+            type=mujoco.mjtSensor.mjSENS_CONTACT,
+            objtype=mujoco.mjtObj.mjOBJ_BODY,
+            objname=name,
+            intprm=[force, _NET_FORCE, 1],
+        )
+    for name in bodies:
+        spec.add_sensor(
+            name=f"{name}.pos",
+            type=mujoco.mjtSensor.mjSENS_FRAMEPOS,
+            objtype=mujoco.mjtObj.mjOBJ_XBODY,
+            objname=name,
+        )
