@@ -134,9 +134,8 @@ class HeldFriction:
             joint_vel: (num_envs, n) rad/s.
         """
         external = external_estimate(joint_vel, self._earlier_vel, self._applied, self._params, self._dt)
-        external = torch.where(
-            self._fresh, -motor_effort, external
-        )  # nothing known: as in balance, friction only slows
+        # Nothing is known after a reset: as in balance, so that friction only slows.
+        external = torch.where(self._fresh, -motor_effort, external)
         applied = motor_effort + friction_effort(motor_effort, external, joint_vel, self._params, self._dt)
         self._earlier_vel.copy_(joint_vel)
         self._applied.copy_(applied)

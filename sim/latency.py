@@ -225,9 +225,8 @@ def _blend_plan(arrival: torch.Tensor, substeps: int, blocks: int) -> tuple[torc
     newer = torch.zeros_like(oldest, dtype=arrival.dtype)
     for block in range(blocks - 1, 0, -1):
         index = (oldest - block).clamp_min_(0)
-        share = (starts + 1.0 - arrival.gather(0, index)).clamp_(0.0, 1.0) * (
-            oldest >= block
-        )  # of the step, after the arrival
+        # The share of the step that comes after the arrival.
+        share = (starts + 1.0 - arrival.gather(0, index)).clamp_(0.0, 1.0) * (oldest >= block)
         # Successive lerps, exact at both ends; where a newer one has the whole step, the older does not matter.
         weights.insert(0, ((share - newer) / (1.0 - newer).clamp_min_(0.5 / _GRID)).T)
         indices.insert(1, index.T)

@@ -203,6 +203,20 @@ def test_a_later_command_never_overtakes_an_earlier_one():
     assert rise.max() > 1.5  # several arrive at once
 
 
+def test_the_first_command_after_a_reset_does_not_queue_behind_those_before_it():
+    everyone = torch.arange(200)
+    line = CommandDelay(
+        200, 1, period=PERIOD, dt=DT, max_delay=0.0, max_jitter=0.1, generator=torch.Generator().manual_seed(6)
+    )
+    line.set_jitter(torch.full((200,), 0.1), everyone)
+    line.write(torch.ones(200, 1))  # on its way for up to 100 ms
+    line.set_jitter(torch.zeros(100), everyone[:100])
+    line.reset(torch.zeros(50, 1), everyone[:50])
+    line.write(torch.full((200, 1), 2.0))
+    assert (line.all_substeps()[:50] == 2.0).all()
+    assert (line.all_substeps()[50:100] < 2.0).any()
+
+
 def test_lost_commands_leave_the_one_before_in_force():
     everyone = torch.arange(20_000)
     line = CommandDelay(20_000, 1, period=PERIOD, dt=DT, max_delay=0.0, generator=torch.Generator().manual_seed(4))
@@ -274,7 +288,7 @@ def test_jitter_of_readings_is_bounded_and_never_runs_back_in_time():
 def test_an_encoder_rounds_to_whole_counts():
     angles = torch.linspace(-1.5, 1.5, 1001, dtype=torch.float64)
     reading = encoder_reading(
-        angles, torch.tensor(0.02, dtype=torch.float64), 4096, torch.zeros(1, dtype=torch.float64)
+        angles, torch.tensor(0.02, dtype=torch.float64), torch.tensor([2 * math.pi / 4096], dtype=torch.float64), None
     )
     counts = reading * 4096 / (2 * math.pi)
     torch.testing.assert_close(counts, counts.round())
