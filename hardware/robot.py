@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from .actuator_spec import ActuatorSpec, resolve_actuator
 from .robot_checks import check_robot
 from .structure import FormatError, read_toml
 
@@ -67,6 +68,7 @@ class RobotSpec:
     description: str
     joints: tuple[JointSpec, ...]
     rotors: tuple[RotorSpec, ...]
+    actuator: ActuatorSpec  # of all joints
     model_path: Path  # MJCF
     floating: bool  # whether the base moves freely
     base_body: str  # body in the MJCF that carries the IMU; of a floating robot the one with the free joint
@@ -137,6 +139,7 @@ class _RobotFile:
     workspace: Workspace | None = None
     joints: tuple[_JointFile, ...] = ()
     rotors: tuple[RotorSpec, ...] = ()
+    actuator: ActuatorSpec = ActuatorSpec()
     defaults: _Defaults = _Defaults()
 
 
@@ -162,6 +165,7 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
         description=file.description,
         joints=tuple(_joint(joint, file, path) for joint in file.joints),
         rotors=file.rotors,
+        actuator=resolve_actuator(file.actuator, len(file.joints), path),
         model_path=path.parent / file.model,
         floating=file.floating,
         base_body=file.base_body,

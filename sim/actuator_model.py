@@ -21,6 +21,7 @@ ACTUATOR_SCALES: dict[str, str] = {
     "voltage_scale": "supply voltage of law dc_motor: stall torque and no-load speed",
     "friction_scale": "every term of the actuator's friction",
     "play_scale": "gear play",
+    "strength_scale": "torque of the motor, times what its loop asks for",
 }
 
 
@@ -84,12 +85,14 @@ class ActuatorModel:
             )
         if spec.friction is not None:
             self._friction = HeldFriction(friction_params(spec.friction, n, device), num_envs, dt)
+        self._strong = False  # whether any motor's strength differs
         self._apply_scales()
 
     @property
     def is_linear_servo(self) -> bool:
         """Whether `effort` is `position_servo_effort` of kp, kd and effort_limit and no more: an engine may compute it itself."""
-        return self.commands == "position" and self.spec.law == "pd" and self._play is None and self._friction is None
+        plain = self._play is None and self._friction is None and not self._strong
+        return self.commands == "position" and self.spec.law == "pd" and plain
 
     def set_scale(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
         """Set one of ACTUATOR_SCALES for environments `ids`, values (k, 1) or (k, n)."""
@@ -103,8 +106,16 @@ class ActuatorModel:
             )
         self._scales[name][ids] = values
         if name == "play_scale" and self._play is not None:
-            self._play.set_width(self._width * self._scales[name][ids], ids)
+            self.set_play(self._width * self._scales[name][ids], ids)
+        if name == "strength_scale":
+            self._strong = bool((self._scales[name] != 1.0).any())
         self._apply_scales()
+
+    def set_play(self, width: torch.Tensor, ids: torch.Tensor) -> None:
+        """Give environments `ids` their gear play (k, n) rad from one flank to the other."""
+        if self._play is None:
+            raise ActuatorError("these actuators have no play; give their spec a PlaySpec, of width zero if need be")
+        self._play.set_width(width, ids)
 
     def reset(self, ids: torch.Tensor) -> None:
         """Forget what environments `ids` did: history, gap, loads."""
@@ -124,6 +135,8 @@ class ActuatorModel:
             (num_envs, n) N m.
         """
         effort = self._law(target, joint_pos, joint_vel)
+        if self._strong:
+            effort = effort * self._scales["strength_scale"]
         if self._play is not None:
             effort = self._play.transmit(effort)
         if self._friction is not None:

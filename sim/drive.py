@@ -1,11 +1,15 @@
 """How targets move a robot: position servos, plain efforts, or rotors; each steps the engine through one control tick."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 
+from isthmus.hardware.actuator_spec import PlaySpec
 from isthmus.hardware.robot import RobotSpec
 
+from .actuator_model import ActuatorModel
 from .actuators import position_servo_effort
 from .engine import Engine
 from .rotations import rotate
@@ -37,8 +41,8 @@ class Drive(Protocol):
         """Joint efforts now, (N, n)."""
         ...
 
-    def set_gain(self, scale: torch.Tensor) -> None:
-        """Gain of each environment, (N, 1), times the robot's own."""
+    def set_parameter(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
+        """Take a randomised parameter of WORLD_PARAMETERS for environments `ids`, if it is one of the drive's."""
         ...
 
     def reset(self, ids: torch.Tensor) -> None:
@@ -46,107 +50,97 @@ class Drive(Protocol):
         ...
 
 
-def make_drive(robot: RobotSpec, engine: Engine) -> Drive:
-    """The drive that a robot's description asks for."""
-    if robot.rotors:
-        return RotorDrive(robot, engine)
-    kinds = {joint.drive for joint in robot.joints}
-    return EffortDrive(robot, engine) if "effort" in kinds else PositionDrive(robot, engine)
+def make_drive(robot: RobotSpec, engine: Engine, parameters: Collection[str]) -> Drive:
+    """The drive that a robot's description asks for; `parameters` are those that will be randomised."""
+    return RotorDrive(robot, engine) if robot.rotors else JointDrive(robot, engine, parameters)
 
 
-class PositionDrive:
-    """A position servo in every joint, all at the physics rate."""
+# Randomised parameters of the joints' actuators, and the actuator model's name for each.
+_SCALES = {
+    "gain_scale": "kp_scale",
+    "damping_gain_scale": "kd_scale",
+    "effort_limit_scale": "effort_limit_scale",
+    "motor_strength_scale": "strength_scale",
+}
+_CROSSING_SPEED = 5.0  # rad/s; a servo's free speed, for play that a robot's own file does not describe
 
-    signal = "joint_target"
 
-    def __init__(self, robot: RobotSpec, engine: Engine) -> None:
+class JointDrive:
+    """Actuators in the joints, at the physics rate: inside the engine where they are plain servos, else by `ActuatorModel`."""
+
+    def __init__(self, robot: RobotSpec, engine: Engine, parameters: Collection[str]) -> None:
         self.width, self._engine = len(robot.joints), engine
-        self._kp, self._kd, self._limit = (
-            torch.from_numpy(robot.array(name)).float() for name in ("kp", "kd", "effort_limit")
+        by_effort = any(joint.drive == "effort" for joint in robot.joints)
+        self.signal = "joint_effort_target" if by_effort else "joint_target"
+        spec = robot.actuator
+        if "backlash_rad" in parameters and spec.play is None:
+            spec = replace(spec, play=PlaySpec(width=(0.0,), crossing_speed=(_CROSSING_SPEED,)))
+        kp, kd, limit = (torch.from_numpy(robot.array(name)).float() for name in ("kp", "kd", "effort_limit"))
+        self.actuators = ActuatorModel(
+            spec,
+            engine.num_envs,
+            dt=engine.dt,
+            kp=kp,
+            kd=kd,
+            effort_limit=limit,
+            commands="effort" if by_effort else "position",
+            device=engine.device,
         )
-        self._scaled_kp = self._kp.repeat(engine.num_envs, 1)
-        self._last = torch.zeros(engine.num_envs, self.width)
+        self._last_target = torch.zeros(engine.num_envs, self.width, device=engine.device)
+        self._last_effort = torch.zeros_like(self._last_target)
+
+    @property
+    def _moves_by_effort(self) -> bool:
+        return self.actuators.commands == "effort"
 
     def rest(self, joint_pos: torch.Tensor) -> torch.Tensor:
         """See Drive."""
-        return joint_pos
+        return torch.zeros_like(joint_pos) if self._moves_by_effort else joint_pos
 
     def reported(self, rest: torch.Tensor, reading: torch.Tensor) -> torch.Tensor:
         """See Drive. A servo holds what it reads."""
-        return reading
+        return rest if self._moves_by_effort else reading
 
     def true_target(self, target: torch.Tensor, encoder_offset: torch.Tensor | None) -> torch.Tensor:
         """See Drive."""
-        return target if encoder_offset is None else target - encoder_offset
+        return target if encoder_offset is None or self._moves_by_effort else target - encoder_offset
 
     def step(self, targets: torch.Tensor) -> torch.Tensor:
         """See Drive."""
-        self._last = targets[:, -1]
-        return self._engine.step_servo(targets, self._scaled_kp, self._kd, self._limit)
-
-    def effort(self) -> torch.Tensor:
-        """See Drive."""
-        return position_servo_effort(
-            self._last,
-            self._engine.joint_pos(),
-            self._engine.joint_vel(),
-            kp=self._scaled_kp,
-            kd=self._kd,
-            effort_limit=self._limit,
-        )
-
-    def set_gain(self, scale: torch.Tensor) -> None:
-        """See Drive."""
-        self._scaled_kp = self._kp * scale
-
-    def reset(self, ids: torch.Tensor) -> None:
-        """See Drive."""
-        self._last[ids] = self._engine.joint_pos()[ids]
-
-
-class EffortDrive:
-    """Efforts of the driven joints, limited; passive joints get none."""
-
-    signal = "joint_effort_target"
-
-    def __init__(self, robot: RobotSpec, engine: Engine) -> None:
-        self.width, self._engine = len(robot.joints), engine
-        self._limit = torch.from_numpy(robot.array("effort_limit")).float()
-        self._gain = torch.ones(engine.num_envs, 1)
-        self._last = torch.zeros(engine.num_envs, self.width)
-
-    def rest(self, joint_pos: torch.Tensor) -> torch.Tensor:
-        """See Drive."""
-        return torch.zeros_like(joint_pos)
-
-    def reported(self, rest: torch.Tensor, reading: torch.Tensor) -> torch.Tensor:
-        """See Drive."""
-        return rest
-
-    def true_target(self, target: torch.Tensor, encoder_offset: torch.Tensor | None) -> torch.Tensor:
-        """See Drive."""
-        return target
-
-    def step(self, targets: torch.Tensor) -> torch.Tensor:
-        """See Drive."""
-        positions = []
+        if self.actuators.is_linear_servo:
+            self._last_target = targets[:, -1].clone()
+            model = self.actuators
+            return self._engine.step_servo(targets, model.kp, model.kd, model.effort_limit)
+        positions, joint_pos = [], self._engine.joint_pos()
         for index in range(targets.shape[1]):
-            self._last = torch.clamp(targets[:, index] * self._gain, -self._limit, self._limit)
-            self._engine.step(self._last)
-            positions.append(self._engine.joint_pos())
+            self._last_effort = self.actuators.effort(targets[:, index], joint_pos, self._engine.joint_vel())
+            self._engine.step(self._last_effort)
+            joint_pos = self._engine.joint_pos()
+            positions.append(joint_pos)
         return torch.stack(positions, dim=1)
 
     def effort(self) -> torch.Tensor:
         """See Drive."""
-        return self._last
+        if not self.actuators.is_linear_servo:
+            return self._last_effort
+        model = self.actuators
+        joint_pos, joint_vel = self._engine.joint_pos(), self._engine.joint_vel()
+        return position_servo_effort(
+            self._last_target, joint_pos, joint_vel, kp=model.kp, kd=model.kd, effort_limit=model.effort_limit
+        )
 
-    def set_gain(self, scale: torch.Tensor) -> None:
+    def set_parameter(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
         """See Drive."""
-        self._gain = scale
+        if name == "backlash_rad":
+            self.actuators.set_play(values, ids)
+        elif name in _SCALES:
+            self.actuators.set_scale(_SCALES[name], values, ids)
 
     def reset(self, ids: torch.Tensor) -> None:
         """See Drive."""
-        self._last[ids] = 0.0
+        self._last_target[ids] = self._engine.joint_pos()[ids]
+        self._last_effort[ids] = 0.0
+        self.actuators.reset(ids)
 
 
 class RotorDrive:
@@ -195,9 +189,10 @@ class RotorDrive:
         """See Drive: there are no joints."""
         return torch.zeros(self._engine.num_envs, 0)
 
-    def set_gain(self, scale: torch.Tensor) -> None:
-        """See Drive: thrust for a given speed."""
-        self._gain = scale
+    def set_parameter(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
+        """See Drive: the gain is thrust for a given speed."""
+        if name == "gain_scale":
+            self._gain[ids] = values
 
     def reset(self, ids: torch.Tensor) -> None:
         """See Drive."""

@@ -144,6 +144,10 @@ class Engine(Protocol):
         """
         ...
 
+    def add_velocity(self, body: str, change: torch.Tensor, ids: torch.Tensor) -> None:
+        """Change the linear velocity of a free body at once, in environments `ids`; change (k, 3) m/s, world frame."""
+        ...
+
     def step(self, effort: torch.Tensor) -> None:
         """Advance one physics step under joint torques or forces (num_envs, n) N m or N."""
         ...

@@ -104,6 +104,11 @@ class MujocoEngine:
         self._wrench[:, index, :3] = force.numpy()
         self._wrench[:, index, 3:] = torque.numpy()
 
+    def add_velocity(self, body: str, change: torch.Tensor, ids: torch.Tensor) -> None:
+        """See Engine."""
+        _, v, _ = self._free_body(body)
+        self._vel[ids, v : v + 3] += change.double()
+
     def step(self, effort: torch.Tensor) -> None:
         """See Engine."""
         if self._servo is not None:

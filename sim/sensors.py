@@ -23,25 +23,28 @@ class InertialErrors:
     """The constant errors of k sensors."""
 
     bias: torch.Tensor  # (k, 3) unit
-    frame: torch.Tensor  # (k, 3, 3) rotation and scale, body -> sensor
+    axes: torch.Tensor  # (3, k, 3) what the sensor makes of a unit along the body's x, y and z: rotation and scale
 
 
 def encoder_reading(
-    joint_pos: torch.Tensor, offset: torch.Tensor, counts_per_turn: int, noise_counts: torch.Tensor
+    joint_pos: torch.Tensor,
+    offset: torch.Tensor | None,
+    resolution: torch.Tensor,
+    noise_counts: torch.Tensor | None,
 ) -> torch.Tensor:
     """Angle as an encoder reports it: offset, noise, then rounding to whole counts.
 
     Args:
-        joint_pos: (..., n) true angle, rad.
-        offset: (..., n) encoder error, rad; a reading is angle + offset.
-        counts_per_turn: resolution.
-        noise_counts: (..., n) additive noise, counts.
+        joint_pos: (..., n) true position, rad or m.
+        offset: (..., n) encoder error, rad; a reading is angle + offset; None for none.
+        resolution: (n,) of one count, rad or m.
+        noise_counts: (..., n) additive noise, counts; None for none.
 
     Returns:
-        (..., n) rad.
+        (..., n) rad or m.
     """
-    resolution = 2.0 * math.pi / counts_per_turn
-    return torch.round((joint_pos + offset) / resolution + noise_counts) * resolution
+    counts = (joint_pos if offset is None else joint_pos + offset) / resolution
+    return torch.round(counts if noise_counts is None else counts + noise_counts) * resolution
 
 
 def differenced_velocity(
@@ -69,8 +72,9 @@ def quantised(value: torch.Tensor, resolution: float) -> torch.Tensor:
 def draw_inertial_errors(spec: InertialSpec, count: int, generator: torch.Generator) -> InertialErrors:
     """Constant errors of `count` sensors, each value from a normal distribution."""
     bias, turn, scale = torch.randn(3, count, 3, generator=generator, device=generator.device)
-    frame = (1.0 + spec.scale_std * scale)[:, :, None] * rotation_matrix(spec.misalignment_std * turn)
-    return InertialErrors(bias=spec.bias_std * bias, frame=frame)
+    unit = torch.eye(3, device=generator.device)[:, None].expand(3, count, 3)
+    axes = (1.0 + spec.scale_std * scale) * rotated(unit, spec.misalignment_std * turn)
+    return InertialErrors(bias=spec.bias_std * bias, axes=axes)
 
 
 def inertial_reading(
@@ -87,8 +91,9 @@ def inertial_reading(
     Returns:
         (k, 3) in the same unit.
     """
-    # Row times matrix by hand: for tiny matrices torch.bmm takes many times longer.
-    felt = (errors.frame * true_b[:, None, :]).sum(-1) + errors.bias + spec.noise_std * noise
+    felt = errors.bias + spec.noise_std * noise
+    for axis, value in zip(errors.axes, true_b.unsqueeze(-1).unbind(1), strict=True):
+        felt = torch.addcmul(felt, axis, value)  # for tiny matrices torch.bmm takes many times longer
     return quantised(felt.clamp(-spec.saturation, spec.saturation), spec.resolution)
 
 
@@ -102,7 +107,7 @@ def gravity_reading(gravity_b: torch.Tensor, tilt_error: torch.Tensor) -> torch.
     Returns:
         (k, 3) unit vector.
     """
-    return (rotation_matrix(tilt_error) * gravity_b[:, None, :]).sum(-1)
+    return rotated(gravity_b, tilt_error)
 
 
 def velocity_estimate(
@@ -122,21 +127,19 @@ def velocity_estimate(
     return lin_vel_b * (1.0 + scale_error) + bias + noise
 
 
-def rotation_matrix(rotation: torch.Tensor) -> torch.Tensor:
-    """Rotation matrices of rotation vectors (Rodrigues).
+def rotated(vector: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    """Turn vectors by rotation vectors (Rodrigues), at any angle.
 
     Args:
-        rotation: (k, 3) rad.
+        vector: (..., 3).
+        rotation: (..., 3) rad, axis times angle.
 
     Returns:
-        (k, 3, 3).
+        (..., 3).
     """
-    angle = rotation.norm(dim=-1)[:, None, None]
-    x, y, z = rotation.unbind(-1)
-    zero = torch.zeros_like(x)
-    cross = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], dim=-1).view(-1, 3, 3)
-    identity = torch.eye(3, dtype=rotation.dtype, device=rotation.device)
+    half = 0.5 * rotation.norm(dim=-1, keepdim=True)
     # sin(a)/a and (1 - cos(a))/a^2, without trouble at zero
-    return (
-        identity + torch.sinc(angle / math.pi) * cross + 0.5 * torch.sinc(angle / (2 * math.pi)) ** 2 * (cross @ cross)
-    )
+    first, second = torch.sinc(2.0 / math.pi * half), 0.5 * torch.sinc(half / math.pi) ** 2
+    once = torch.linalg.cross(*torch.broadcast_tensors(rotation, vector))
+    twice = torch.linalg.cross(*torch.broadcast_tensors(rotation, once))
+    return vector + first * once + second * twice

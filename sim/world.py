@@ -1,5 +1,7 @@
 """Batched robots in a task: reads raw signals and takes targets for joints or rotors, like a robot."""
 
+from dataclasses import replace
+
 import torch
 
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames
@@ -9,8 +11,12 @@ from .drive import Drive, make_drive
 from .engine import ENGINE_PARAMETERS, Engine, EngineState
 from .latency import CommandDelay
 from .measure import Measurement
-from .randomization import PER_JOINT, RandomizationError, RandomTerm, check_randomization
+from .randomization import Term, parameters_of
+from .randomizer import Randomizer
+from .rotations import from_yaw, multiply
 from .task import Command, Task
+
+_NO_DELAY = 0.0
 
 
 class World:
@@ -20,47 +26,43 @@ class World:
     parameter anew. The same seed gives the same bits.
     """
 
-    def __init__(
-        self, task: Task, engine: Engine, *, seed: int, randomization: tuple[RandomTerm, ...] | None = None
-    ) -> None:
+    def __init__(self, task: Task, engine: Engine, *, seed: int, randomization: tuple[Term, ...] | None = None) -> None:
         """Args: randomization: instead of the task's own."""
         self.task, self.engine, self.seed = task, engine, seed
-        self.randomization = task.randomization if randomization is None else randomization
-        check_randomization(self.randomization)
         self.num_envs, self.robot = engine.num_envs, engine.scene.robot
         self.num_joints = len(self.robot.joints)
         self.generator = torch.Generator().manual_seed(seed)
+        terms = task.randomization if randomization is None else randomization
+        self.randomizer = Randomizer(terms, self.num_envs, self.num_joints, self.generator)
+        self.parameters = self.randomizer.values  # by name, (num_envs, width); as drawn last
         self.default_pos = torch.from_numpy(self.robot.array("default_pos")).float()
-        self.parameters = {
-            term.parameter: torch.zeros(self.num_envs, self._parameter_width(term.parameter))
-            for term in self.randomization
-        }
-        self.drive: Drive = make_drive(self.robot, engine)
-        longest = max(
-            (t.distribution.support[1] for t in self.randomization if t.parameter == "latency_s"), default=0.0
-        )
+        self.drive: Drive = make_drive(self.robot, engine, self.parameters)
         self._delay = CommandDelay(
             self.num_envs,
             self.drive.width,
             period=task.period,
             dt=task.physics_dt,
-            max_delay=max(longest, task.period),
+            max_delay=max(_largest(terms, "latency_s"), task.period),
+            max_jitter=_largest(terms, "latency_jitter_s"),
+            generator=self.generator,
         )
         self._target = torch.zeros(self.num_envs, self.drive.width)
-        self._measurement = Measurement(self)
+        self.measurement = Measurement(self, longest_delay=_largest(terms, "observation_delay_s"))
         self.contacts = ContactTimer(self.num_envs, len(self.robot.contact_bodies), task.period)
         self.last_joint_vel = torch.zeros(self.num_envs, self.num_joints)
         self.failures = 0  # environments reset because physics failed, so far
         self._chain: KinematicChain | None = None
         self.command: Command = task.command(self)
-        self.reset(torch.arange(self.num_envs))
+        every = torch.arange(self.num_envs)
+        self._apply(self.randomizer.draw(every, "build"), every)
+        self.reset(every)
 
     def reset(self, ids: torch.Tensor, command: torch.Tensor | None = None) -> None:
         """Start new episodes in environments `ids` (k,) int64; `command` (k, w) instead of random ones."""
         if ids.numel() == 0:
             return
-        self._draw(ids)
-        start: EngineState = self.task.start(self, ids)
+        self._apply(self.randomizer.draw(ids, "reset"), ids)
+        start = self._disturbed(self.task.start(self, ids), ids)
         self.engine.reset(ids, start)
         self.command.reset(ids)
         if command is not None:
@@ -70,12 +72,13 @@ class World:
         self.drive.reset(ids)
         self.contacts.reset(ids)
         self.last_joint_vel[ids] = start.joint_vel
-        self._measurement.reset(ids)
-        self._target[ids] = self.drive.reported(rest, self._measurement.joint_pos[ids])
+        self.measurement.reset(ids)
+        self._target = self._target.clone()  # what was handed out before stays as it was
+        self._target[ids] = self.drive.reported(rest, self.measurement.joint_pos[ids])
 
     def read(self) -> dict[str, torch.Tensor]:
         """The raw signals of now."""
-        return {**self._measurement.signals, self.drive.signal: self._target, self.command.signal: self.command.value}
+        return {**self.measurement.signals, self.drive.signal: self._target, self.command.signal: self.command.value}
 
     def write(self, target: torch.Tensor) -> None:
         """Command targets (num_envs, width) in the unit of the drive's signal; joint angles as encoders report them."""
@@ -84,9 +87,11 @@ class World:
 
     def step(self) -> None:
         """Let one control period pass."""
+        for name, ids in self.randomizer.due(self.task.period).items():
+            self._apply((name,), ids)
         self.last_joint_vel = self.engine.joint_vel()
-        targets = torch.stack([self._delay.in_force(k) for k in range(self.task.substeps)], dim=1)
-        self._measurement.update(self.drive.step(targets))
+        positions = self.drive.step(self._delay.all_substeps())
+        self.measurement.update(positions)
         if self.robot.contact_bodies:
             self.contacts.update(self.engine.contact_force())
         self.command.step()
@@ -136,28 +141,50 @@ class World:
         """(count,) int64 below `high` from the world's own stream."""
         return torch.randint(high, (count,), generator=self.generator)
 
-    def _parameter_width(self, name: str) -> int:
-        if name in PER_JOINT:
-            return self.num_joints
-        return ENGINE_PARAMETERS[name].width if name in ENGINE_PARAMETERS else 1
+    def _apply(self, names: tuple[str, ...], ids: torch.Tensor) -> None:
+        """Let newly drawn parameters act in environments `ids`."""
+        for name in names:
+            values = self.parameters[name][ids]
+            if name in ENGINE_PARAMETERS:
+                self.engine.set_parameter(name, values, ids)
+            elif name == "latency_s":
+                self._delay.set_delay(values[:, 0], ids)
+            elif name == "latency_jitter_s":
+                self._delay.set_jitter(values[:, 0], ids)
+            elif name == "packet_loss_probability":
+                self._delay.set_loss(values[:, 0], ids)
+            elif name == "observation_delay_s" and self.measurement.delay is not None:
+                self.measurement.delay.set_delay(values[:, 0], ids)
+            elif name == "push_velocity_m_s":
+                self.engine.add_velocity("base", torch.nn.functional.pad(values, (0, 1)), ids)
+            else:
+                self.drive.set_parameter(name, values, ids)
 
-    def _draw(self, ids: torch.Tensor) -> None:
-        for term in self.randomization:
-            store = self.parameters[term.parameter]
-            values = term.distribution.sample((ids.numel(), store.shape[1]), self.generator)
-            store[ids] = values
-            if term.parameter in ENGINE_PARAMETERS:
-                self.engine.set_parameter(term.parameter, values, ids)
-        if "gain_scale" in self.parameters:
-            self.drive.set_gain(self.parameters["gain_scale"])
-        latency = self.parameters.get("latency_s")
-        self._delay.set_delay(torch.zeros(ids.numel()) if latency is None else latency[ids, 0], ids)
-
-
-def check_age(task: Task, terms: tuple[RandomTerm, ...]) -> None:
-    """Observations may be at most one control period old."""
-    for term in terms:
-        if term.parameter == "observation_delay_s" and term.distribution.support[1] > task.period:
-            raise RandomizationError(
-                f"observation_delay_s: up to {term.distribution.support[1]} s, expected at most one period, {task.period} s"
+    def _disturbed(self, start: EngineState, ids: torch.Tensor) -> EngineState:
+        """The task's start with the randomised parts of the initial state added."""
+        drawn = {name: self.parameters[name][ids] for name in self.parameters if name.startswith("initial_")}
+        if not drawn:
+            return start
+        free = dict(start.free)
+        if "base" in free:
+            base, zero = free["base"], torch.zeros(1)
+            turn = from_yaw(drawn["initial_yaw_rad"][:, 0]) if "initial_yaw_rad" in drawn else None
+            free["base"] = replace(
+                base,
+                pos=base.pos + torch.nn.functional.pad(drawn.get("initial_height_m", torch.zeros(1, 1)), (2, 0)),
+                quat=base.quat if turn is None else multiply(turn, base.quat),
+                lin_vel=base.lin_vel + drawn.get("initial_base_lin_vel_m_s", zero),
+                ang_vel=base.ang_vel + drawn.get("initial_base_ang_vel_rad_s", zero),
             )
+        moved = start.joint_pos + drawn.get("initial_joint_pos_rad", torch.zeros(1))
+        return replace(start, joint_pos=moved, free=free)
+
+
+def _largest(terms: tuple[Term, ...], name: str) -> float:
+    """Largest value that a term can give a parameter; 0 where it is not randomised."""
+    for term in terms:
+        names = parameters_of(term)
+        if name in names:
+            high = term.distribution.support[1]
+            return high[names.index(name)] if isinstance(high, tuple) else high
+    return _NO_DELAY

@@ -17,7 +17,7 @@ from isthmus.sim.sensors import (
     gravity_reading,
     inertial_reading,
     quantised,
-    rotation_matrix,
+    rotated,
     velocity_estimate,
 )
 
@@ -51,8 +51,9 @@ def test_rounding_is_off_by_half_a_count_at_most():
 def test_a_differenced_velocity_is_off_by_a_count_over_the_interval_at_most():
     """Two readings, each off by half a count: at 4096 counts and 10 ms a servo's velocity is coarse by 0.15 rad/s."""
     start = torch.linspace(0.0, 1.0, 5001, dtype=torch.float64)
-    zero = torch.zeros(1, dtype=torch.float64)
-    now, earlier = (encoder_reading(start + 0.7 * time, zero, 4096, zero) for time in (0.01, 0.0))
+    now, earlier = (
+        encoder_reading(start + 0.7 * time, None, torch.tensor(2 * math.pi / 4096), None) for time in (0.01, 0.0)
+    )
     velocity = differenced_velocity(now, earlier, 0.01)
     count = 2 * math.pi / 4096 / 0.01
     assert 0.5 * count < (velocity - 0.7).abs().max() <= count
@@ -94,11 +95,11 @@ def test_scale_errors_are_proportional_and_one_per_axis():
 
 
 @given(st.lists(st.floats(-3.0, 3.0), min_size=3, max_size=3))
-def test_rotation_matrices_are_torch_s_matrix_exponential(vector):
+def test_a_rotation_is_the_exponential_of_its_cross_product_matrix(vector):
     x, y, z = vector
-    rotation = rotation_matrix(torch.tensor([vector], dtype=torch.float64))[0]
+    columns = rotated(torch.eye(3, dtype=torch.float64), torch.tensor(vector, dtype=torch.float64))
     cross = torch.tensor([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(rotation, torch.linalg.matrix_exp(cross), atol=1e-9, rtol=0)
+    torch.testing.assert_close(columns.T, torch.linalg.matrix_exp(cross), atol=1e-9, rtol=0)
 
 
 def test_a_tilt_error_turns_gravity_and_a_heading_error_does_not():
