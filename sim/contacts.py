@@ -17,12 +17,16 @@ class ContactTimer:
 
     def update(self, force: torch.Tensor) -> None:
         """Contact forces (num_envs, bodies, 3) N of a new tick."""
-        self.touching = force.square().sum(-1) > TOUCH_FORCE**2
+        self.touching = _touches(force)
         self.air_time_at_touchdown = self._air_time * self.touching
         self._air_time = torch.where(self.touching, torch.zeros_like(self._air_time), self._air_time + self.period)
 
-    def reset(self, ids: torch.Tensor) -> None:
-        """Environments `ids` start anew, on the ground."""
-        self.touching[ids] = True
+    def reset(self, ids: torch.Tensor, force: torch.Tensor) -> None:
+        """Environments `ids` (k,) start anew under contact forces (k, bodies, 3) N."""
+        self.touching[ids] = _touches(force)
         self.air_time_at_touchdown[ids] = 0.0
         self._air_time[ids] = 0.0
+
+
+def _touches(force: torch.Tensor) -> torch.Tensor:
+    return force.square().sum(-1) > TOUCH_FORCE**2

@@ -70,7 +70,8 @@ class World:
         rest = self.drive.rest(start.joint_pos)
         self._delay.reset(rest, ids)
         self.drive.reset(ids)
-        self.contacts.reset(ids)
+        if self.robot.contact_bodies:
+            self.contacts.reset(ids, self.engine.contact_force()[ids])
         self.last_joint_vel[ids] = start.joint_vel
         self.measurement.reset(ids)
         self._target = self._target.clone()  # what was handed out before stays as it was

@@ -1,12 +1,20 @@
 """One small file per task and robot: what the policy sees, how it acts."""
 
 from ..contract import Contract, ContractError
+from .cartpole_balance import cartpole_balance
+from .go2_velocity import go2_velocity
+from .quadrotor_hover import quadrotor_hover
 from .so101_reach import so101_reach
+
+
+def contracts() -> tuple[Contract, ...]:
+    """The contract of every task that isthmus brings."""
+    return cartpole_balance(), so101_reach(), go2_velocity(), quadrotor_hover()
 
 
 def get_contract(task: str) -> Contract:
     """The contract for a task; raises ContractError naming the known ones."""
-    known = {contract.task: contract for contract in (so101_reach(),)}
+    known = {contract.task: contract for contract in contracts()}
     if task not in known:
         raise ContractError(f"no contract for task {task!r}; known: {', '.join(known)}")
     return known[task]

@@ -3,12 +3,15 @@
 from isthmus.hardware.structure import FormatError
 
 from ..task import Task
+from .cartpole_balance import cartpole_balance
+from .go2_velocity import go2_velocity
+from .quadrotor_hover import quadrotor_hover
 from .so101_reach import so101_reach
 
 
 def tasks() -> dict[str, Task]:
     """Every task by name."""
-    return {task.name: task for task in (so101_reach(),)}
+    return {task.name: task for task in (cartpole_balance(), so101_reach(), go2_velocity(), quadrotor_hover())}
 
 
 def get_task(name: str) -> Task:

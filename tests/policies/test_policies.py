@@ -8,7 +8,7 @@ from torch import nn
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.bundle import Provenance, load_bundle
-from isthmus.policies.contract import bind, check_contract, observation_width
+from isthmus.policies.contract import JointIncrement, bind, check_contract, observation_width
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
 from isthmus.policies.trajectory import TrajectoryPolicy
@@ -53,12 +53,14 @@ def test_a_trajectory_keeps_the_policy_contract(check):
 def test_every_task_has_a_contract_that_fits_robot_period_and_latency(task):
     contract = get_contract(task.name)
     check_contract(contract)
+    assert set(contract.signals) <= set(World(task, MujocoEngine(task.scene(), 1, dt=task.physics_dt), seed=0).read())
     assert bind(contract, task.scene().robot) == list(range(len(contract.joints)))
     assert contract.period_ns == round(task.period * 1e9)
     latency = next(t.distribution.support for t in task.randomization if t.parameter == "latency_s")
     assert contract.latency_s == latency
-    speed = contract.action.scale / task.period
-    assert all(speed <= joint.velocity_limit + 1e-9 for joint in contract.joints)
+    if isinstance(contract.action, JointIncrement):
+        speed = contract.action.scale / task.period
+        assert all(speed <= joint.velocity_limit + 1e-9 for joint in contract.joints)
 
 
 def test_an_unknown_task_is_named_with_the_known_ones():
