@@ -58,5 +58,5 @@ class Backlash:
         travel = effort.abs() * self._gap_per_effort
         room = self._half - torch.sign(effort) * self.gap  # to the flank that it pushes towards
         self.gap = torch.clamp(self.gap + effort * self._gap_per_effort, -self._half, self._half)
-        share = torch.where(travel > room, (travel - room) / travel, torch.zeros_like(travel))
+        share = ((travel - room) / travel).clamp_min_(0.0)  # 0/0 only where room is zero, and it does not count there
         return torch.where(room > 0, effort * share, effort)

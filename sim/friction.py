@@ -21,15 +21,17 @@ class FrictionParams:
     stribeck_exponent: torch.Tensor  # 1
     load: torch.Tensor  # 1
     load_stribeck: torch.Tensor  # 1
+    fades: bool  # whether any joint has a Stribeck term, which costs as much as all the rest
 
 
 def friction_params(spec: FrictionSpec, num_joints: int, device: torch.device | None = None) -> FrictionParams:
     """The numbers of a file as tensors (n,)."""
     return FrictionParams(
+        fades=any(value > 0 for value in (*spec.stribeck, *spec.load_stribeck)),
         **{
             field.name: torch.tensor(per_joint(getattr(spec, field.name), num_joints), device=device)
             for field in fields(FrictionSpec)
-        }
+        },
     )
 
 
@@ -48,8 +50,10 @@ def friction_budget(joint_vel: torch.Tensor, gear_load: torch.Tensor, params: Fr
         (..., n) N m, not negative.
     """
     speed, load = joint_vel.abs(), gear_load.abs()
-    at_rest = torch.exp(-((speed / params.stribeck_speed) ** params.stribeck_exponent))
     lasting = params.coulomb + params.viscous * speed + params.load * load
+    if not params.fades:
+        return lasting
+    at_rest = torch.exp(-((speed / params.stribeck_speed) ** params.stribeck_exponent))
     return lasting + at_rest * (params.stribeck + params.load_stribeck * load)
 
 
@@ -117,6 +121,7 @@ class HeldFriction:
         self._earlier_vel = torch.zeros(num_envs, len(params.coulomb), device=params.coulomb.device)
         self._applied = torch.zeros_like(self._earlier_vel)
         self._fresh = torch.ones(num_envs, 1, dtype=torch.bool, device=params.coulomb.device)
+        self._any_fresh = True
 
     def scale(self, factor: torch.Tensor) -> None:
         """Multiply every torque of the friction by `factor` (num_envs, n)."""
@@ -125,6 +130,7 @@ class HeldFriction:
     def reset(self, ids: torch.Tensor) -> None:
         """Forget what environments `ids` were loaded with."""
         self._fresh[ids] = True
+        self._any_fresh = True
 
     def added_to(self, motor_effort: torch.Tensor, joint_vel: torch.Tensor) -> torch.Tensor:
         """Motor and friction torque for the next physics step, (num_envs, n) N m; call it once per step.
@@ -134,10 +140,10 @@ class HeldFriction:
             joint_vel: (num_envs, n) rad/s.
         """
         external = external_estimate(joint_vel, self._earlier_vel, self._applied, self._params, self._dt)
-        # Nothing is known after a reset: as in balance, so that friction only slows.
-        external = torch.where(self._fresh, -motor_effort, external)
+        if self._any_fresh:  # nothing is known yet: as in balance, so that friction only slows
+            external = torch.where(self._fresh, -motor_effort, external)
+            self._fresh[:] = self._any_fresh = False
         applied = motor_effort + friction_effort(motor_effort, external, joint_vel, self._params, self._dt)
         self._earlier_vel.copy_(joint_vel)
         self._applied.copy_(applied)
-        self._fresh.zero_()
         return applied
