@@ -134,11 +134,8 @@ class AutomaticRandomization:
 
     def terms(self) -> tuple[RandomTerm, ...]:
         """The terms with their ranges as they are now."""
-        values = self._value(self._bounds.view(-1, 2).T).T.tolist()
-        return tuple(
-            replace(term, distribution=type(term.distribution)(low=low, high=high))  # pyright: ignore[reportCallIssue]
-            for term, (low, high) in zip(self._terms, values, strict=True)
-        )
+        ends = self._value(self._bounds.view(-1, 2).T).T.tolist()
+        return tuple(_narrowed(term, low, high) for term, (low, high) in zip(self._terms, ends, strict=True))
 
     def entropy(self) -> float:
         """Mean log of the share of its full range that a term has, nats: 0 when all is reached.
@@ -193,6 +190,13 @@ class AutomaticRandomization:
         """Shares (..., terms) of the full ranges -> values."""
         value = self._low + self._size * share
         return torch.where(self._log, torch.exp(value), value)
+
+
+def _narrowed(term: RandomTerm, low: float, high: float) -> RandomTerm:
+    """A term on part of its range; rounding goes no farther than the whole."""
+    kind = LogUniform if isinstance(term.distribution, LogUniform) else Uniform
+    least, most = term.distribution.support
+    return replace(term, distribution=kind(low=max(low, least), high=min(high, most)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -235,7 +235,11 @@ def _normal_cdf(z: float) -> float:
 def _toward(value: float, neutral: float, fraction: float) -> float:
     if not 0 <= fraction <= 1:
         raise RandomizationError(f"fraction must lie in 0 .. 1, got {fraction}")
-    return value if fraction == 1 else neutral + fraction * (value - neutral)
+    if fraction == 1:
+        return value
+    return min(
+        max(neutral + fraction * (value - neutral), min(neutral, value)), max(neutral, value)
+    )  # no rounding beyond
 
 
 def _finite(name: str, **values: float) -> None:

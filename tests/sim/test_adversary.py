@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.sim.adversary import AdversarialEnv, AdversaryConfig, AdversaryError, bounded_force
@@ -64,6 +64,7 @@ def total(env, policy, ticks=40):
     return rewards
 
 
+@settings(deadline=None)
 @given(actions=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3), most=st.floats(0.1, 100.0))
 def test_forces_never_exceed_the_bound_and_keep_their_direction(actions, most):
     action = torch.tensor(actions)

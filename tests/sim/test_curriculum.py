@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isthmus.sim.curriculum import (
     AutomaticConfig,
@@ -109,6 +111,40 @@ def test_failure_at_a_boundary_moves_it_back_in_but_not_past_neutral():
         play(curriculum, lambda gain_scale: gain_scale < 0, 1, 8)
         highs.append(ranges(curriculum)["gain_scale"][1])
     assert highs == pytest.approx([1.3, 1.15, 1.0, 1.0])
+
+
+def test_the_lower_boundary_moves_back_in_but_not_past_neutral_either():
+    term = RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.5, high=1.0))
+    curriculum = automatic(term, buffer=8, step=0.2, boundary_share=1.0)
+    play(curriculum, lambda gain_scale: gain_scale > 0, 2, 8)
+    lows = [ranges(curriculum)["gain_scale"][0]]
+    for _ in range(3):
+        play(curriculum, lambda gain_scale: gain_scale < 0, 1, 8)
+        lows.append(ranges(curriculum)["gain_scale"][0])
+    assert lows == pytest.approx([0.8, 0.9, 1.0, 1.0])
+
+
+def test_an_episode_counts_once():
+    term = RandomTerm(parameter="gain_scale", distribution=Uniform(low=1.0, high=2.5))
+    curriculum = automatic(term, buffer=8, step=0.1, boundary_share=1.0)
+    curriculum.sample(torch.arange(8))
+    for _ in range(5):
+        curriculum.record(torch.arange(4), torch.ones(4))
+    assert ranges(curriculum)["gain_scale"] == pytest.approx((1.0, 1.0))
+    curriculum.record(torch.arange(4, 8), torch.ones(4))
+    assert ranges(curriculum)["gain_scale"] == pytest.approx((1.0, 1.15))
+
+
+@settings(max_examples=50, deadline=None)
+@given(low=st.floats(0.0, 0.9), high=st.floats(0.91, 1.0), step=st.floats(0.01, 1.0))
+def test_grown_ranges_never_leave_the_whole_by_rounding(low, high, step):
+    term = RandomTerm(parameter="packet_loss_probability", distribution=Uniform(low=low, high=high))
+    curriculum = automatic(term, buffer=1, step=step, boundary_share=1.0)
+    for _ in range(5):
+        play(curriculum, lambda packet_loss_probability: packet_loss_probability >= 0, 1, 8)
+        check_randomization(curriculum.terms())
+        least, most = curriculum.terms()[0].distribution.support
+        assert low <= least <= most <= high
 
 
 def test_pinned_episodes_sit_on_a_boundary_of_one_term_and_the_rest_are_spread():

@@ -92,6 +92,7 @@ def test_shrinking_moves_both_ends_towards_neutral_by_the_fraction(fraction, neu
     assert (gaussian.std, gaussian.support) == (pytest.approx(0.4 * fraction), pytest.approx(uniform.support))
     for shrunk in (uniform, logarithmic, gaussian, Constant(value=2.0).widened(neutral, fraction)):
         shrunk.check()
+    assert min(0.5, neutral) <= uniform.low and uniform.high <= max(4.0, neutral)
 
 
 def test_a_shrunken_gaussian_is_the_whole_one_scaled_about_neutral():
