@@ -138,6 +138,27 @@ def test_a_reset_makes_an_environment_as_new():
         assert not torch.equal(left[[1, 2, 4, 5]], right[[1, 2, 4, 5]])
 
 
+def test_a_stronger_motor_multiplies_what_the_law_gives_and_is_no_plain_servo():
+    model = _model(ActuatorSpec())
+    model.set_scale("strength_scale", torch.full((2, 1), 0.8), torch.tensor([0, 5]))
+    assert not model.is_linear_servo
+    expected = position_servo_effort(*_draw(), kp=KP, kd=KD, effort_limit=LIMIT)
+    expected[[0, 5]] *= 0.8
+    torch.testing.assert_close(model.effort(*_draw()), expected)
+    model.set_scale("strength_scale", torch.ones(2, 1), torch.tensor([0, 5]))
+    assert model.is_linear_servo
+
+
+def test_play_may_be_set_for_some_environments_where_the_robot_has_a_place_for_it():
+    model = _model(ActuatorSpec(play=replace(PLAY, width=(0.0,))))
+    model.set_play(torch.full((2, 2), 10.0), torch.tensor([1, 2]))
+    effort = model.effort(*_draw())
+    assert (effort[[1, 2]] == 0).all()
+    assert torch.equal(effort[[0, 3, 4, 5]], _model(ActuatorSpec()).effort(*_draw())[[0, 3, 4, 5]])
+    with pytest.raises(ActuatorError, match="have no play"):
+        _model(ActuatorSpec()).set_play(torch.zeros(1, 2), torch.arange(1))
+
+
 def test_scales_that_cannot_be_are_refused():
     model = _model(ActuatorSpec())
     with pytest.raises(ActuatorError, match=f"unknown scale 'stiffness'; known: {', '.join(ACTUATOR_SCALES)}"):
