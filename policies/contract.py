@@ -202,8 +202,11 @@ OBSERVATION_TERMS: dict[str, TermSpec] = {
         signals=("joint_pos",),
         description="command.target - tip(joint_pos), in the frame of the first joint's link",
     ),
-    "tip_down": TermSpec(
-        width=3, unit="1", signals=("joint_pos",), description="base z axis in the frame of the last link of the chain"
+    "tip_rotation": TermSpec(
+        width=9,
+        unit="1",
+        signals=("joint_pos",),
+        description="rotation matrix of the chain's last link -> base frame, row by row",
     ),
     "target": TermSpec(width=3, unit="m", signals=(), description="command.target in the base frame"),
 }
@@ -281,7 +284,7 @@ def _check_command(contract: Contract) -> None:
             raise ContractError(
                 f"command {command.signal!r}: range {command.low} .. {command.high}; expected {width} values each, low <= high"
             )
-    if contract.chain is None and any(term.name in ("tip_error", "tip_down") for term in contract.observation):
+    if contract.chain is None and any(term.name in ("tip_error", "tip_rotation") for term in contract.observation):
         raise ContractError("observation terms of the tip need a chain to the tip; the robot has no tip_site")
 
 

@@ -91,9 +91,14 @@ class Truth:
         return self.world.contacts.air_time_at_touchdown
 
     @cached_property
+    def tip_frame(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tip position (N, 3) m and rotation of the chain's last link -> base frame, (N, 3, 3)."""
+        return self.world.tip_frame()
+
+    @property
     def tip_pos(self) -> torch.Tensor:
         """(N, 3) m, base frame."""
-        return self.world.tip_pos()
+        return self.tip_frame[0]
 
     @property
     def command(self) -> torch.Tensor:

@@ -114,9 +114,11 @@ class World:
         self.reach_chain()
         return self._chain_index
 
-    def tip_pos(self) -> torch.Tensor:
-        """True tip position, (num_envs, 3) m in the base frame."""
-        return joint_frames(self.reach_chain(), self.engine.joint_pos()[:, self.chain_index], torch)[2]
+    def tip_frame(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """True tip position (num_envs, 3) m, and rotation of the chain's last link -> base frame, (num_envs, 3, 3)."""
+        chain = self.reach_chain()
+        rotations, _, tip = joint_frames(chain, self.engine.joint_pos()[:, self.chain_index], torch)
+        return tip, rotations[-1]
 
     def ground_height(self, points: torch.Tensor) -> torch.Tensor:
         """Height of the ground below points (num_envs, m, 2) m, world frame. Returns (num_envs, m) m."""

@@ -5,6 +5,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from isthmus.hardware.errors import IsthmusError
+from isthmus.sim.randomization import Term, parameters_of
 from isthmus.sim.truth import Truth
 from isthmus.sim.world import World
 
@@ -44,6 +45,7 @@ class ContractEnv(VecEnv):
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
+        self._sizes = _sizes(world.randomizer.terms)
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
         self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
@@ -108,7 +110,7 @@ class ContractEnv(VecEnv):
         self._signals = self.world.read()
         self._actor, self.state = self.graph.observe(self._signals, self.state)
         world = self.world
-        hidden = [value / _spread(world, name) for name, value in world.parameters.items()]
+        hidden = [value / self._sizes[name] for name, value in world.parameters.items()]
         truth = [function(self._truth) for function in world.task.privileged]
         self._critic = torch.cat([self._actor, *truth, *hidden], dim=-1)
 
@@ -128,6 +130,11 @@ def _check_finite(what: str, value: torch.Tensor) -> None:
         )
 
 
-def _spread(world: World, parameter: str) -> float:
-    low, high = next(t.distribution.support for t in world.randomization if t.parameter == parameter)
-    return max(abs(low), abs(high), 1e-9)
+def _sizes(terms: tuple[Term, ...]) -> dict[str, float]:
+    """Largest size of every randomised parameter, which critics see divided by it."""
+    sizes: dict[str, float] = {}
+    for term in terms:
+        low, high = (torch.tensor(bound).reshape(-1).tolist() for bound in term.distribution.support)
+        for name, least, most in zip(parameters_of(term), low, high, strict=True):
+            sizes[name] = max(abs(least), abs(most), sizes.get(name, 1e-9))
+    return sizes

@@ -133,7 +133,7 @@ class ContractGraph(nn.Module):
             raw["all_joint_vel"] = joint_vel
             if "joint_lead" in used:
                 raw["joint_lead"] = self._pick(signals["joint_target"] - joint_pos)
-            if used & {"tip_error", "tip_down"}:
+            if used & {"tip_error", "tip_rotation"}:
                 raw |= self._tip_terms(signals)
         for name in used & {"gyro", "gravity", "base_lin_vel"}:
             raw[name] = signals[name]
@@ -155,7 +155,7 @@ class ContractGraph(nn.Module):
         assert self.contract.chain is not None
         rotations, _, tip = joint_frames(self.contract.chain, signals["joint_pos"][:, self._chain], torch)
         error = signals["command.target"] - tip
-        return {"tip_error": (error[:, None, :] @ rotations[0])[:, 0], "tip_down": rotations[-1][:, 2, :]}
+        return {"tip_error": (error[:, None, :] @ rotations[0])[:, 0], "tip_rotation": rotations[-1].reshape(-1, 9)}
 
 
 class PolicyGraph(nn.Module):
