@@ -1,6 +1,6 @@
 """What a robot is: joints, limits, gains and its model, read from `robots/<name>/robot.toml`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -139,7 +139,7 @@ class _RobotFile:
     workspace: Workspace | None = None
     joints: tuple[_JointFile, ...] = ()
     rotors: tuple[RotorSpec, ...] = ()
-    actuator: ActuatorSpec = ActuatorSpec()
+    actuator: ActuatorSpec = field(default_factory=ActuatorSpec)
     defaults: _Defaults = _Defaults()
 
 

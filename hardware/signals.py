@@ -54,7 +54,11 @@ SIGNALS: tuple[SignalSpec, ...] = (
     SignalSpec(name="command.position", width=3, unit="m", frame="world", description="where the base should be"),
     SignalSpec(name="command.cart", width=1, unit="m", frame="world", description="where the cart should be"),
     SignalSpec(
-        name="command.spin", width=1, unit="rad/s", frame="palm", description="how fast to turn the object, about the palm's normal"
+        name="command.spin",
+        width=1,
+        unit="rad/s",
+        frame="palm",
+        description="how fast to turn the object, about the palm's normal",
     ),
 )
 

@@ -9,7 +9,7 @@ from isthmus.sim.world import World
 
 from ..interval import wilson_interval
 from .episodes import EpisodeStatistics
-from .graph import ContractGraph
+from .graph import ContractGraph, network_state_widths, run_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,8 @@ def evaluate(world: World, graph: ContractGraph, actor: torch.nn.Module) -> Eval
     """One episode in each environment of `world`, all started anew. An episode ends with success, failure or time."""
     world.reset(torch.arange(world.num_envs))
     task, count = world.task, world.num_envs
-    state = {name: torch.zeros(count, width) for name, width in graph.state_widths.items()}
+    widths = {**graph.state_widths, **network_state_widths(actor)}
+    state = {name: torch.zeros(count, width) for name, width in widths.items()}
     statistics = EpisodeStatistics(task, count)
     running = torch.ones(count, dtype=torch.bool)
     ended_well = torch.zeros(count, dtype=torch.bool)
@@ -46,9 +47,9 @@ def evaluate(world: World, graph: ContractGraph, actor: torch.nn.Module) -> Eval
     last = torch.zeros(count, graph.num_actions)
     for tick in range(task.ticks):
         signals = world.read()
-        observation, state = graph.observe(signals, state)
-        action = actor(observation)
-        state = graph.remember(state, action)
+        observation, following = graph.observe(signals, state)
+        action, memory = run_network(actor, observation, state)
+        state = {**graph.remember(following, action), **memory}
         world.write(graph.act(action, signals))
         world.step()
         truth = Truth(world, action=action, last_action=last)

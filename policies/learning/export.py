@@ -31,7 +31,7 @@ def export_bundle(path: Path, contract: Contract, network: nn.Module, world: Wor
         provenance: goes into the manifest.
     """
     graph = PolicyGraph(contract, network).eval()
-    states = tuple(StateSpec(name=n, width=w) for n, w in graph.contract_graph.state_widths.items())
+    states = tuple(StateSpec(name=n, width=w) for n, w in graph.state_widths.items())
     manifest = Manifest(
         schema=1, name=contract.task, contract=contract, states=states, residual=None, provenance=provenance
     )
@@ -51,7 +51,7 @@ def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:
     """The graph as ONNX: static batch 1, weights inline."""
     contract = graph.contract_graph.contract
     sizes = [contract.signal_width(name) for name in graph.signal_names]
-    sizes += graph.contract_graph.state_widths.values()
+    sizes += graph.state_widths.values()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.onnx"
         _torch_export(graph, sizes, path)
@@ -85,7 +85,7 @@ def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:
 def golden_rows(graph: PolicyGraph, world: World) -> dict[str, np.ndarray]:
     """Consecutive signals and outputs from torch itself, (GOLDEN_ROWS, width) by tensor name."""
     world.reset(torch.arange(world.num_envs))
-    state = {name: torch.zeros(world.num_envs, width) for name, width in graph.contract_graph.state_widths.items()}
+    state = {name: torch.zeros(world.num_envs, width) for name, width in graph.state_widths.items()}
     target = target_output(graph.contract_graph.contract)
     rows: dict[str, list[np.ndarray]] = {}
     for _ in range(GOLDEN_ROWS):

@@ -158,16 +158,34 @@ class ContractGraph(nn.Module):
         return {"tip_error": (error[:, None, :] @ rotations[0])[:, 0], "tip_rotation": rotations[-1].reshape(-1, 9)}
 
 
+def network_state_widths(network: nn.Module) -> dict[str, int]:
+    """Width of each state tensor that a network itself keeps, as `network.<name>`; all are zero at reset."""
+    return {f"network.{name}": width for name, width in getattr(network, "state_widths", {}).items()}
+
+
+def run_network(network: nn.Module, observation: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+    """Action (batch, a), and the network's own next state.
+
+    A network with memory has `state_widths` and takes its states after the observation, in that order, and returns them after the action.
+    """
+    names = tuple(network_state_widths(network))
+    if not names:
+        return network(observation), {}
+    action, *memory = network(observation, *(state[name] for name in names))
+    return action, dict(zip(names, memory, strict=True))
+
+
 class PolicyGraph(nn.Module):
     """Contract and network in one module with flat inputs and outputs, as it is exported."""
 
     def __init__(self, contract: Contract, network: nn.Module) -> None:
-        """Args: network: observation (batch, d) -> action (batch, a), normaliser included."""
+        """Args: network: observation (batch, d) -> action (batch, a), normaliser included; see `run_network` for one with memory."""
         super().__init__()
         self.contract_graph = ContractGraph(contract)
         self.network = network
         self.signal_names = contract.signals
-        self.state_names = tuple(self.contract_graph.state_widths)
+        self.state_widths = {**self.contract_graph.state_widths, **network_state_widths(network)}
+        self.state_names = tuple(self.state_widths)
         self.observation_width = observation_width(contract)
 
     @property
@@ -186,8 +204,8 @@ class PolicyGraph(nn.Module):
         signals = dict(zip(self.signal_names, inputs, strict=False))
         state = dict(zip(self.state_names, inputs[len(self.signal_names) :], strict=True))
         observation, following = self.contract_graph.observe(signals, state)
-        action = self.network(observation)
-        following = self.contract_graph.remember(following, action)
+        action, memory = run_network(self.network, observation, state)
+        following = {**self.contract_graph.remember(following, action), **memory}
         target = self.contract_graph.act(action, signals)
         none = torch.zeros_like(action[:, :1])
         parts = (observation, action, torch.zeros_like(action), none, none + 0.0)

@@ -1,0 +1,99 @@
+"""`isthmus tasks`."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from isthmus.sim.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """List the tasks that can be trained, or show one in full: rewards, terminations, randomisation, observation."""
+
+    name: Annotated[str | None, Positional, arg(metavar="NAME")] = None
+    """Task to show."""
+
+    def run(self) -> int:
+        """Print the list or the task."""
+        from rich.console import Console
+
+        from isthmus.sim.tasks import get_task, task_names
+
+        console = Console(highlight=False)
+        if self.name is None:
+            for name in task_names():
+                console.print(f"[bold]{name}[/]  {get_task(name).description}")
+            console.print("\nnext: isthmus tasks NAME, or isthmus train --task NAME --out runs/NAME")
+            return 0
+        _show(get_task(self.name), console)
+        return 0
+
+
+def _show(task: "Task", console: "Console") -> None:
+    from isthmus.policies.contract import observation_width
+    from isthmus.policies.contracts import get_contract
+
+    contract, robot = get_contract(task.name), task.scene().robot
+    console.print(
+        f"[bold]{task.name}[/]  {task.description}\n"
+        f"robot {robot.name} ({len(robot.joints)} joints, {len(robot.rotors)} rotors), {1 / task.period:.0f} Hz control, "
+        f"{task.substeps} physics steps of {1000 * task.physics_dt:.1f} ms a tick, episodes of {task.episode_length:.0f} s\n"
+        f"command {contract.command.signal}; {observation_width(contract)} observations, {len(contract.action.joints)} actions "
+        f"({contract.action.kind})"
+    )
+    for table in (_rewards(task), _randomization(task), _observation(task)):
+        console.print(table)
+    if task.terminations:
+        console.print("ends early when: " + ", ".join(term.name for term in task.terminations))
+    if task.metrics:
+        console.print("metrics: " + ", ".join(f"{metric.name} ({metric.unit})" for metric in task.metrics))
+
+
+def _first_line(function: object) -> str:
+    return (getattr(function, "__doc__", None) or "").strip().split("\n")[0]
+
+
+def _rewards(task: "Task"):  # noqa: ANN202
+    from rich.table import Table
+
+    table = Table("reward", "per second", "of")
+    for term in task.rewards:
+        table.add_row(term.name, f"{term.weight:g}", _first_line(term.function))
+    return table
+
+
+def _randomization(task: "Task"):  # noqa: ANN202
+    from rich.table import Table
+
+    from isthmus.sim.randomization import parameter_info, parameters_of
+
+    table = Table("randomised", "range", "unit", "drawn", "what it is")
+    for term in task.randomization:
+        low, high = term.distribution.support
+        for name in parameters_of(term):
+            info = parameter_info(name)
+            when = term.when if term.interval_s is None else f"every {term.interval_s:g} s"
+            table.add_row(name, f"{low} .. {high} {term.distribution.kind}", info.unit, when, info.description)
+    return table
+
+
+def _observation(task: "Task"):  # noqa: ANN202
+    from rich.table import Table
+
+    from isthmus.policies.contract import OBSERVATION_TERMS, term_width
+    from isthmus.policies.contracts import get_contract
+
+    contract = get_contract(task.name)
+    table = Table("observation", "values", "scale", "unit", "what it is")
+    for term in contract.observation:
+        spec = OBSERVATION_TERMS[term.name]
+        history = f", the last {term.history}" if term.history > 1 else ""
+        table.add_row(
+            term.name, str(term_width(term, contract)), f"{term.scale:g}", spec.unit, spec.description + history
+        )
+    return table
