@@ -52,6 +52,7 @@ SIGNALS: tuple[SignalSpec, ...] = (
         description="wanted velocity forwards, to the left, and turning to the left",
     ),
     SignalSpec(name="command.position", width=3, unit="m", frame="world", description="where the base should be"),
+    SignalSpec(name="command.angle", width=1, unit="rad", frame="joint", description="where a joint should be"),
     SignalSpec(name="command.cart", width=1, unit="m", frame="world", description="where the cart should be"),
     SignalSpec(
         name="command.spin",
