@@ -6,10 +6,10 @@ INSTALLED := $(VENV)/.installed
 SOURCES := sim policies deploy hardware calibration tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench check format clean
+.PHONY: help install genesis demo test gpu-check bench check format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## Create .venv and install isthmus there with the tested versions
 
@@ -20,6 +20,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
 	@touch $@
 
+genesis: $(INSTALLED) ## Add Genesis, the engine for GPUs: 2.7 GB
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev,genesis]'
+
 demo: $(INSTALLED) ## The whole loop on the virtual arm; ends with a report to open in a browser
 	@.ci/system-packages || echo "going on without pictures of the arm" >&2
 	$(BIN)/isthmus demo
@@ -27,6 +30,9 @@ demo: $(INSTALLED) ## The whole loop on the virtual arm; ends with a report to o
 test: $(INSTALLED) ## Run all tests
 	@.ci/system-packages || echo "going on: tests of rendering will fail" >&2
 	$(BIN)/python -m pytest -n 2
+
+gpu-check: genesis ## On a machine with a GPU, in five minutes: speed, training, agreement with the CPU
+	$(BIN)/python tests/gpu_check.py
 
 bench: $(INSTALLED) ## Measure the figures of the README: three seeds, every shipped parameter file
 	$(BIN)/isthmus bench

@@ -64,7 +64,7 @@ def start(device: str) -> torch.device:
         if device == "cuda" and not torch.cuda.is_available():
             raise GenesisError('Genesis engine: device "cuda", but torch finds no GPU here; use device "cpu"')
         if not gs._initialized:
-            gs.init(backend=backend, precision="32", seed=0, logging_level="error")
+            gs.init(backend=backend, precision="32", logging_level="error")  # no seed: it would reseed torch
     if gs.backend != backend:
         raise GenesisError(
             f"Genesis runs on {gs.backend.name} in this process already and cannot also run on {device}; "

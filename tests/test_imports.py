@@ -180,6 +180,7 @@ def test_the_contracts_are_kept(project_copy: Path) -> None:
         ("policies/bad.py", "def f() -> None:\n    import torch", "Training parts"),
         ("deploy/bad.py", "import mujoco", "Training parts"),
         ("hardware/bad.py", "import torch", "Training parts"),
+        ("policies/bad.py", "def f() -> None:\n    import genesis", "Training parts"),
         ("deploy/bad.py", "from isthmus.policies.learning import ppo", "Training parts"),
         ("sim/bad.py", "from isthmus.hardware.virtual import client", "secrets"),
     ],

@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -234,6 +236,15 @@ def test_an_unknown_device_or_a_gpu_that_is_not_there_is_refused(monkeypatch: py
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(IsthmusError, match="no GPU"):
         GenesisEngine(arm_scene(), 1, device="cuda")
+
+
+def test_starting_genesis_leaves_the_random_numbers_of_others_alone() -> None:
+    code = (
+        "import torch, numpy as np; torch.manual_seed(5); np.random.seed(5); before = torch.get_rng_state(), np.random.get_state()[1]\n"
+        "from isthmus.sim.genesis_scene import start; start('cpu')\n"
+        "assert torch.equal(before[0], torch.get_rng_state()) and (before[1] == np.random.get_state()[1]).all()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_pictures_show_the_state_of_the_asked_environment() -> None:
