@@ -1,5 +1,6 @@
 """The actuators of all environments: from targets to joint torques, once per physics step."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from .actuator_net import ActuatorNet
 from .actuators import dc_motor_effort, position_servo_effort
 from .backlash import Backlash
 from .friction import HeldFriction, friction_params
+from .state import TensorState
 
 # What may differ between environments, times what the robot's file says.
 ACTUATOR_SCALES: dict[str, str] = {
@@ -29,12 +31,14 @@ class ActuatorError(IsthmusError, ValueError):
     """An actuator model is used for what it is not made for."""
 
 
-class ActuatorModel:
+class ActuatorModel(TensorState):
     """Control law, then gear play, then friction at the joint.
 
     Law "pd" is `position_servo_effort`; "dc_motor" bounds it by the motor's torque-speed line; "net" is a network, of which only the
     effort limit remains. With commands of "effort" the target is a torque in N m instead, without a network.
     """
+
+    _changing = ("_scales", "_strong", "_net", "_play", "_friction")
 
     def __init__(
         self,
@@ -122,6 +126,11 @@ class ActuatorModel:
         for part in (self._net, self._play, self._friction):
             if part is not None:
                 part.reset(ids)
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """See Stateful."""
+        super().load_state_dict(state)
+        self._apply_scales()
 
     def effort(self, target: torch.Tensor, joint_pos: torch.Tensor, joint_vel: torch.Tensor) -> torch.Tensor:
         """Torque at the joints for the next physics step; call it once per step.

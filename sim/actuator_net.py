@@ -8,6 +8,8 @@ import torch
 
 from isthmus.hardware.errors import IsthmusError
 
+from .state import TensorState
+
 INPUT, OUTPUT = "history", "effort"
 NET_FORMAT = (
     f'one float32 input "{INPUT}" of shape [rows, 2 h] and one float32 output "{OUTPUT}" of shape [rows, 1], rows free. '
@@ -42,8 +44,10 @@ def net_inputs(path: Path, interval: float) -> NetInputs:
     return NetInputs(samples=_samples(_open(path), path), interval=interval)
 
 
-class ActuatorNet:
+class ActuatorNet(TensorState):
     """A network at all joints of all environments, with the history that it needs."""
+
+    _changing = ("_past", "_newest", "_fresh", "_any_fresh")
 
     def __init__(self, path: Path, num_envs: int, num_joints: int, *, interval: float, dt: float) -> None:
         """Raises ActuatorNetError when the file does not hold what NET_FORMAT says.

@@ -2,8 +2,10 @@
 
 import torch
 
+from .state import TensorState
 
-class Backlash:
+
+class Backlash(TensorState):
     """Where the motor's side stands in the gap of each joint.
 
     A motor that pushes the other way leaves its flank and first crosses the gap, without any torque on the joint. Its rotor is light
@@ -11,6 +13,8 @@ class Backlash:
     which it pushes. Gap and torque are exact within an explicit physics step whose effort is constant: the joint gets the share of the step
     that is left after the crossing.
     """
+
+    _changing = ("_half", "gap")
 
     def __init__(
         self,

@@ -7,16 +7,19 @@ import torch
 
 from isthmus.hardware.workspace import sample_reachable
 
+from .state import TensorState
+
 if TYPE_CHECKING:
     from .world import World
 
 POOL_SIZE = 20_000  # reachable points that resets draw from
 
 
-class ReachCommand:
+class ReachCommand(TensorState):
     """A reachable point for the tip, kept for the episode; also the pool of poses to start from."""
 
     signal = "command.target"
+    _changing = ("value",)
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -33,10 +36,11 @@ class ReachCommand:
         """See Command."""
 
 
-class VelocityCommand:
+class VelocityCommand(TensorState):
     """Forward, sideways and turning velocity, drawn anew from time to time; some robots are told to stand."""
 
     signal = "command.velocity"
+    _changing = ("value", "_left")
 
     def __init__(
         self, world: "World", *, limit: tuple[float, float, float], resample_s: tuple[float, float], standing: float
@@ -62,10 +66,11 @@ class VelocityCommand:
         self.reset((self._left <= 0.0).nonzero().flatten())
 
 
-class PointCommand:
+class PointCommand(TensorState):
     """A point in a box for the base, drawn at reset and anew every `resample_s`."""
 
     signal = "command.position"
+    _changing = ("value", "_left")
 
     def __init__(
         self,
@@ -93,8 +98,10 @@ class PointCommand:
         self.reset((self._left <= 0.0).nonzero().flatten())
 
 
-class UniformCommand:
+class UniformCommand(TensorState):
     """One number, kept for the episode."""
+
+    _changing = ("value",)
 
     def __init__(self, world: "World", *, signal: str, low: float, high: float) -> None:
         """Args: low, high: in the signal's unit."""
@@ -110,10 +117,11 @@ class UniformCommand:
         """See Command."""
 
 
-class ObjectCommand:
+class ObjectCommand(TensorState):
     """The place of a fixed object, plus an offset: the tip's goal."""
 
     signal = "command.target"
+    _changing = ("value",)
 
     def __init__(self, world: "World", *, name: str, offset: tuple[float, float, float]) -> None:
         """Args: offset: m, world."""

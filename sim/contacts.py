@@ -2,11 +2,15 @@
 
 import torch
 
+from .state import TensorState
+
 TOUCH_FORCE = 1.0  # N that count as touching
 
 
-class ContactTimer:
+class ContactTimer(TensorState):
     """Follows each contact body from tick to tick."""
+
+    _changing = ("touching", "air_time_at_touchdown", "_air_time")
 
     def __init__(self, num_envs: int, num_bodies: int, period: float) -> None:
         """Args: period: control tick, s."""

@@ -13,9 +13,10 @@ from .actuator_model import ActuatorModel
 from .actuators import position_servo_effort
 from .engine import Engine
 from .rotations import rotate
+from .state import Stateful, TensorState
 
 
-class Drive(Protocol):
+class Drive(Stateful, Protocol):
     """Takes targets of one kind. `width` values each, in robot order."""
 
     signal: str  # of hardware/signals.py
@@ -45,6 +46,10 @@ class Drive(Protocol):
         """Take a randomised parameter of WORLD_PARAMETERS for environments `ids`, if it is one of the drive's."""
         ...
 
+    def push(self, force: torch.Tensor) -> None:
+        """Force (N, 3) N from outside on the floating base's centre of mass, world frame, until the next call or the reset."""
+        ...
+
     def reset(self, ids: torch.Tensor) -> None:
         """Environments `ids` start anew, their engine state already set."""
         ...
@@ -65,8 +70,10 @@ _SCALES = {
 _CROSSING_SPEED = 5.0  # rad/s; a servo's free speed, for play that a robot's own file does not describe
 
 
-class JointDrive:
+class JointDrive(TensorState):
     """Actuators in the joints, at the physics rate: inside the engine where they are plain servos, else by `ActuatorModel`."""
+
+    _changing = ("actuators", "_last_target", "_last_effort")
 
     def __init__(self, robot: RobotSpec, engine: Engine, parameters: Collection[str]) -> None:
         self.width, self._engine = len(robot.joints), engine
@@ -136,6 +143,10 @@ class JointDrive:
         elif name in _SCALES:
             self.actuators.set_scale(_SCALES[name], values, ids)
 
+    def push(self, force: torch.Tensor) -> None:
+        """See Drive."""
+        self._engine.set_wrench("base", force, torch.zeros_like(force))
+
     def reset(self, ids: torch.Tensor) -> None:
         """See Drive."""
         self._last_target[ids] = self._engine.joint_pos()[ids]
@@ -143,10 +154,11 @@ class JointDrive:
         self.actuators.reset(ids)
 
 
-class RotorDrive:
+class RotorDrive(TensorState):
     """Propellers on the floating base: thrust and drag follow the square of a speed that follows its command."""
 
     signal = "rotor_speed_target"
+    _changing = ("speed", "_gain", "_outside")
 
     def __init__(self, robot: RobotSpec, engine: Engine) -> None:
         self.width, self._engine = len(robot.rotors), engine
@@ -162,6 +174,7 @@ class RotorDrive:
         self.hover = float(torch.sqrt(weight / self._thrust.sum()))
         self._gain = torch.ones(engine.num_envs, 1)
         self.speed = torch.full((engine.num_envs, self.width), self.hover)
+        self._outside = torch.zeros(engine.num_envs, 3)  # N, world frame
 
     def rest(self, joint_pos: torch.Tensor) -> torch.Tensor:
         """See Drive."""
@@ -194,12 +207,17 @@ class RotorDrive:
         if name == "gain_scale":
             self._gain[ids] = values
 
+    def push(self, force: torch.Tensor) -> None:
+        """See Drive. It adds to the rotors' thrust at every physics step."""
+        self._outside = force.clone()
+
     def reset(self, ids: torch.Tensor) -> None:
         """See Drive."""
         self.speed[ids] = self.hover
+        self._outside[ids] = 0.0
 
     def _wrench(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Force and torque about the centre of mass, world frame, (N, 3) each.
+        """Force, the outside one included, and torque about the centre of mass, world frame, (N, 3) each.
 
         Thrust k_f w^2 along each rotor's axis; drag k_m w^2 against its spin (Mahony, Kumar, Corke 2012, equations 6 and 7).
         """
@@ -208,4 +226,4 @@ class RotorDrive:
         drag = (self._drag * -self._spin * square)[..., None] * self._axis
         torque = torch.linalg.cross(self._arm.expand_as(thrust), thrust) + drag
         quat = self._engine.free_state("base").quat
-        return rotate(quat, thrust.sum(1)), rotate(quat, torque.sum(1))
+        return rotate(quat, thrust.sum(1)) + self._outside, rotate(quat, torque.sum(1))

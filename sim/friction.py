@@ -6,6 +6,8 @@ import torch
 
 from isthmus.hardware.actuator_spec import FrictionSpec, per_joint
 
+from .state import TensorState
+
 _TORQUES = ("coulomb", "viscous", "stribeck", "load", "load_stribeck")  # fields that scale the friction
 
 
@@ -112,8 +114,10 @@ def external_estimate(
     return params.inertia * (joint_vel - earlier_vel) / dt - applied_effort
 
 
-class HeldFriction:
+class HeldFriction(TensorState):
     """Friction at the joints of all environments, with the memory that its estimate of the external torque needs."""
+
+    _changing = ("_earlier_vel", "_applied", "_fresh", "_any_fresh")
 
     def __init__(self, params: FrictionParams, num_envs: int, dt: float) -> None:
         """Args: params: tensors (n,). dt: physics step, s."""

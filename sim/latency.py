@@ -1,10 +1,13 @@
 """Delay of commands and readings by any time, not only whole steps; with jitter, and commands that get lost."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 
 from isthmus.hardware.errors import IsthmusError
+
+from .state import TensorState
 
 # Delays are multiples of this part of a step (10 ns of 5 ms), so that whole steps stay whole in float32.
 _GRID = 2.0**19
@@ -14,7 +17,7 @@ class DelayError(IsthmusError, ValueError):
     """A delay, jitter or probability outside of what the line was made for."""
 
 
-class CommandDelay:
+class CommandDelay(TensorState):
     """Targets written at control ticks that reach the servo `delay` seconds later.
 
     Within a physics step the servo sees the mean of the targets in force during that step, so a delay of 12 ms with 5 ms steps is
@@ -23,6 +26,8 @@ class CommandDelay:
     Each write may take longer by a uniform draw from [0, jitter], but never overtakes the one before it: then both arrive at once and
     the later one counts. A write may get lost, and the target before it stays in force.
     """
+
+    _changing = ("_targets", "_delay", "_jitter", "_loss", "_lossy", "_arrival")
 
     def __init__(
         self,
@@ -123,6 +128,11 @@ class CommandDelay:
             mean = torch.lerp(mean, newest_first[index[:, substep]], weight[:, substep, None])
         return mean
 
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """See Stateful."""
+        super().load_state_dict(state)
+        self._plan_is_old = True
+
     def _draw(self) -> torch.Tensor:
         return _uniform(self.num_envs, self._generator, self.device)
 
@@ -136,12 +146,14 @@ class CommandDelay:
             self._plan_is_old = False
 
 
-class ObservationDelay:
+class ObservationDelay(TensorState):
     """A signal as it was `delay` seconds before its newest sample, linear between samples.
 
     Samples come at a fixed interval, of physics steps or of control ticks. Each read may be older by a uniform draw from [0, jitter],
     but what was read once is never followed by something older. Attitudes are to be normalised again after the interpolation.
     """
+
+    _changing = ("_samples", "_newest", "_delay", "_jitter", "_age")
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ import torch
 from .latency import ObservationDelay
 from .rotations import from_rotation_vector, rotate_inverse, world_z_in_body
 from .sensors import encoder_reading
+from .state import TensorState
 
 if TYPE_CHECKING:
     from .world import World
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 _VELOCITY_STEPS = 2  # physics steps over which servos difference their counts
 
 
-class Measurement:
+class Measurement(TensorState):
     """What the world's robots measure. Errors are drawn by the world's generator from its randomised parameters."""
+
+    _changing = ("_encoded", "signals", "delay")
 
     def __init__(self, world: "World", *, longest_delay: float) -> None:
         """Args: longest_delay: of a reading, s; 0 for readings that are never old."""
@@ -25,15 +28,18 @@ class Measurement:
         per_unit = [2.0 * math.pi if joint.kind == "hinge" else 1.0 for joint in world.robot.joints]
         self._resolution = torch.tensor(per_unit) / world.robot.counts_per_turn  # rad or m of one count
         self._encoded = torch.zeros(count, joints)
-        self._now = self._base_signals()
+        self.signals = self._base_signals()
         if joints:
-            self._now |= {"joint_pos": self._encoded, "joint_vel": torch.zeros(count, joints)}
-        self.signals = dict(self._now)
-        self._widths = [value.shape[1] for value in self._now.values()]
+            self.signals |= {"joint_pos": self._encoded, "joint_vel": torch.zeros(count, joints)}
+        self._widths = {name: value.shape[1] for name, value in self.signals.items()}
         self.delay = None
         if longest_delay > 0:
             self.delay = ObservationDelay(
-                count, sum(self._widths), interval=world.task.period, max_delay=longest_delay, generator=world.generator
+                count,
+                sum(self._widths.values()),
+                interval=world.task.period,
+                max_delay=longest_delay,
+                generator=world.generator,
             )
 
     @property
@@ -49,22 +55,21 @@ class Measurement:
         fresh = self._base_signals()
         if self._world.num_joints:
             fresh |= {"joint_pos": self._encoded, "joint_vel": engine.joint_vel()}
-        for store in (self._now, self.signals):
-            for name, value in fresh.items():
-                store[name] = store[name].clone()  # what was handed out before stays as it was
-                store[name][ids] = value[ids]
+        for name, value in fresh.items():
+            self.signals[name] = self.signals[name].clone()  # what was handed out before stays as it was
+            self.signals[name][ids] = value[ids]
         if self.delay is not None:
-            self.delay.reset(torch.cat([fresh[name][ids] for name in self._now], dim=-1), ids)
+            self.delay.reset(torch.cat([fresh[name][ids] for name in self._widths], dim=-1), ids)
 
     def update(self, positions: torch.Tensor) -> None:
         """A tick has passed; joint positions after each of its physics steps, (num_envs, steps, n)."""
         now = self._base_signals()
         if self._world.num_joints:
             now |= self._joint_signals(positions)
-        self._now, self.signals = now, dict(now)
+        self.signals = now
         if self.delay is not None:
             self.delay.push(torch.cat(list(now.values()), dim=-1))
-            self.signals = dict(zip(now, self.delay.read().split(self._widths, dim=-1), strict=True))
+            self.signals = dict(zip(now, self.delay.read().split(list(self._widths.values()), dim=-1), strict=True))
 
     def _joint_signals(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
         if positions.shape[1] > _VELOCITY_STEPS:

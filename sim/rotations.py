@@ -21,6 +21,13 @@ def world_z_in_body(quat: torch.Tensor) -> torch.Tensor:
     return torch.stack([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)], dim=-1)
 
 
+def heading(quat: torch.Tensor) -> torch.Tensor:
+    """The body's x axis on the world's horizontal plane, a unit vector unless x is vertical. (..., 4) -> (..., 2)."""
+    w, x, y, z = quat.unbind(-1)
+    ahead = torch.stack([1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z)], dim=-1)
+    return ahead / torch.linalg.vector_norm(ahead, dim=-1, keepdim=True).clamp_min(1e-6)
+
+
 def rotation_matrix(quat: torch.Tensor) -> torch.Tensor:
     """R(quat), body -> world, row by row. (..., 4) -> (..., 9)."""
     w, x, y, z = quat.unbind(-1)

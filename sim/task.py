@@ -9,6 +9,7 @@ import torch
 from .engine import EngineState
 from .randomization import RandomTerm
 from .scene import Scene
+from .state import Stateful
 from .truth import Truth
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 Function = Callable[[Truth], torch.Tensor]
 
 
-class Command(Protocol):
+class Command(Stateful, Protocol):
     """What the robot is asked to do, one row per environment."""
 
     signal: str  # of hardware/signals.py
@@ -32,6 +33,26 @@ class Command(Protocol):
         ...
 
 
+class Curriculum(Stateful, Protocol):
+    """What changes a world while training goes on. A world owns it and keeps its state; environments tell it how episodes end."""
+
+    def begin(self, ids: torch.Tensor) -> tuple[str, ...]:
+        """New episodes in environments `ids` (k,): their parameters are drawn, the start is not. Returns parameters that it set."""
+        ...
+
+    def step(self) -> None:
+        """One control tick has passed; the command is still the one of that tick."""
+        ...
+
+    def ended(self, ids: torch.Tensor, success: torch.Tensor) -> None:
+        """Episodes in environments `ids` (k,) have ended, success (k,) bool; the world still is as they left it."""
+        ...
+
+    def log(self) -> dict[str, float]:
+        """Where it stands, for people."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RewardTerm:
     """A weighted reward; `weight` per second of simulated time."""
@@ -43,7 +64,7 @@ class RewardTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class TerminationTerm:
-    """Ends an episode early, as a failure."""
+    """Ends an episode early: as a failure, or, among a task's truncations, without any blame."""
 
     name: str
     function: Function  # -> (N,) bool
@@ -83,6 +104,10 @@ class Task:
     randomization: tuple[RandomTerm, ...]
     success: Success | None  # None: an episode succeeds by lasting to its end
     terminations: tuple[TerminationTerm, ...] = ()
+    truncations: tuple[
+        TerminationTerm, ...
+    ] = ()  # cut an episode short as its time limit does: what follows is unknown, not bad
+    curriculum: "Callable[[World], Curriculum] | None" = None
     metrics: tuple[MetricTerm, ...] = ()
     privileged: tuple[
         Function, ...

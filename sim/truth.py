@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .engine import FreeState
-from .rotations import rotate_inverse, world_z_in_body
+from .rotations import heading, rotate_inverse, world_z_in_body
 
 if TYPE_CHECKING:
     from .world import World
@@ -64,6 +64,11 @@ class Truth:
     def gravity_b(self) -> torch.Tensor:
         """Direction of gravity, (N, 3) unit vector."""
         return -world_z_in_body(self.base.quat)
+
+    @cached_property
+    def heading(self) -> torch.Tensor:
+        """The base's forward axis on the horizontal plane, (N, 2) unit vector, world frame."""
+        return heading(self.base.quat)
 
     @cached_property
     def base_height(self) -> torch.Tensor:

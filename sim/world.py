@@ -1,12 +1,15 @@
 """Batched robots in a task: reads raw signals and takes targets for joints or rotors, like a robot."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames
 
 from .contacts import ContactTimer
+from .curricula import RandomizationCurriculum, make_ranges
 from .drive import Drive, make_drive
 from .engine import ENGINE_PARAMETERS, Engine, EngineState
 from .latency import CommandDelay
@@ -14,25 +17,53 @@ from .measure import Measurement
 from .randomization import Term, parameters_of
 from .randomizer import Randomizer
 from .rotations import from_yaw, multiply
-from .task import Command, Task
+from .state import State, StateError, TensorState, check_state, part_of, prefixed
+from .task import Command, Curriculum, Task
+from .terrain import HeightField, height_at
 
 _NO_DELAY = 0.0
 
 
-class World:
+class WorldError(IsthmusError, ValueError):
+    """A world is asked for what its robot cannot do."""
+
+
+class World(TensorState):
     """N robots at the task. Control is at the task's period; physics, actuators and delays at its physics step.
 
     Signals as in `hardware/signals.py`, float32, shape (num_envs, width). A reset draws a start, a command and every randomised
-    parameter anew. The same seed gives the same bits.
+    parameter anew. The same seed gives the same bits, and so does
+    a state taken up in another world of the same task, engine, randomisation and seed.
     """
 
-    def __init__(self, task: Task, engine: Engine, *, seed: int, randomization: tuple[Term, ...] | None = None) -> None:
-        """Args: randomization: instead of the task's own."""
+    _changing = (
+        "randomizer", "drive", "_delay", "_target", "measurement", "contacts", "last_joint_vel", "failures", "command",
+        "curriculum", "ranges",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        task: Task,
+        engine: Engine,
+        *,
+        seed: int,
+        randomization: tuple[Term, ...] | None = None,
+        ranges: RandomizationCurriculum | None = None,
+    ) -> None:
+        """Begin the first episodes.
+
+        Args:
+            task: what is to be done.
+            engine: of the task's scene.
+            seed: of all that is random.
+            randomization: instead of the task's own.
+            ranges: how randomised ranges grow; None: they are whole from the start.
+        """
         self.task, self.engine, self.seed = task, engine, seed
         self.num_envs, self.robot = engine.num_envs, engine.scene.robot
         self.num_joints = len(self.robot.joints)
         self.generator = torch.Generator().manual_seed(seed)
-        terms = task.randomization if randomization is None else randomization
+        self.randomization = terms = task.randomization if randomization is None else randomization  # in full
         self.randomizer = Randomizer(terms, self.num_envs, self.num_joints, self.generator)
         self.parameters = self.randomizer.values  # by name, (num_envs, width); as drawn last
         self.default_pos = torch.from_numpy(self.robot.array("default_pos")).float()
@@ -52,7 +83,13 @@ class World:
         self.last_joint_vel = torch.zeros(self.num_envs, self.num_joints)
         self.failures = 0  # environments reset because physics failed, so far
         self._chain: KinematicChain | None = None
+        ground = engine.scene.ground
+        self._ground = torch.from_numpy(ground.heights) if isinstance(ground, HeightField) else None
+        self._ground_spacing = ground.spacing if isinstance(ground, HeightField) else 0.0
         self.command: Command = task.command(self)
+        self.curriculum: Curriculum | None = None if task.curriculum is None else task.curriculum(self)
+        self.ranges: Curriculum | None = None if ranges is None else make_ranges(self, ranges)
+        self._curricula = tuple(part for part in (self.curriculum, self.ranges) if part is not None)
         every = torch.arange(self.num_envs)
         self._apply(self.randomizer.draw(every, "build"), every)
         self.reset(every)
@@ -61,7 +98,10 @@ class World:
         """Start new episodes in environments `ids` (k,) int64; `command` (k, w) instead of random ones."""
         if ids.numel() == 0:
             return
-        self._apply(self.randomizer.draw(ids, "reset"), ids)
+        drawn = self.randomizer.draw(ids, "reset")
+        for part in self._curricula:
+            drawn += part.begin(ids)
+        self._apply(tuple(dict.fromkeys(drawn)), ids)
         start = self._disturbed(self.task.start(self, ids), ids)
         self.engine.reset(ids, start)
         self.command.reset(ids)
@@ -95,7 +135,30 @@ class World:
         self.measurement.update(positions)
         if self.robot.contact_bodies:
             self.contacts.update(self.engine.contact_force())
+        for part in self._curricula:
+            part.step()
         self.command.step()
+
+    def ended(self, ids: torch.Tensor, success: torch.Tensor) -> None:
+        """Tell, before their reset, how the episodes in environments `ids` (k,) ended; success (k,) bool."""
+        for part in self._curricula:
+            part.ended(ids, success)
+
+    def curriculum_log(self) -> dict[str, float]:
+        """Where curricula stand, by name; empty without any."""
+        return {name: value for part in self._curricula for name, value in part.log().items()}
+
+    def apply_force(self, force: torch.Tensor) -> None:
+        """A force (num_envs, 3) N from outside on the base's centre of mass, world frame, until the next call or a reset.
+
+        Raises:
+            WorldError: a robot whose base is fixed, or forces that cannot be.
+        """
+        if not self.robot.floating:
+            raise WorldError(f"robot {self.robot.name!r} is fixed to the world: no force moves its base")
+        if force.shape != (self.num_envs, 3) or not bool(torch.isfinite(force).all()):
+            raise WorldError(f"forces must be finite and of shape {(self.num_envs, 3)}, got {tuple(force.shape)}")
+        self.drive.push(force)
 
     def effort(self) -> torch.Tensor:
         """Joint efforts at the end of the last tick, (num_envs, n) N m or N."""
@@ -122,7 +185,9 @@ class World:
 
     def ground_height(self, points: torch.Tensor) -> torch.Tensor:
         """Height of the ground below points (num_envs, m, 2) m, world frame. Returns (num_envs, m) m."""
-        return torch.zeros(points.shape[:-1])
+        if self._ground is None:
+            return torch.zeros(points.shape[:-1])
+        return height_at(self._ground, self._ground_spacing, points)
 
     def reset_failed(self) -> torch.Tensor:
         """Reset environments whose physics failed, count them, and return their mask (num_envs,) bool."""
@@ -131,6 +196,21 @@ class World:
         self.failures += ids.numel()
         self.reset(ids)
         return failed
+
+    def state_dict(self) -> State:
+        """All that the future depends on: engine, random numbers, delays, actuators, commands, curricula."""
+        state = super().state_dict() | prefixed("engine", self.engine.save())
+        return state | {"seed": torch.tensor(self.seed)}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on from the state of a world of the same task, engine, randomisation and seed; raises ValueError for another's."""
+        check_state("World", self.state_dict(), state)
+        if int(state["seed"]) != self.seed:
+            raise StateError(
+                f"state of a world of seed {int(state['seed'])}, got one of seed {self.seed}: build it with the saved seed"
+            )
+        self.engine.restore(part_of("engine", state))
+        self._take(state)
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Numbers in [0, 1) from the world's own stream."""

@@ -9,7 +9,7 @@ from isthmus.hardware.plugins import plugins
 
 from ..contract import Contract, ContractError
 from .cartpole_balance import cartpole_balance
-from .go2_velocity import go2_velocity
+from .go2_velocity import go2_velocity, go2_velocity_rough
 from .hand_rotate import hand_rotate
 from .quadrotor_hover import quadrotor_hover
 from .so101_insert import so101_insert
@@ -20,6 +20,7 @@ OWN: dict[str, Callable[[], Contract]] = {
     "so101-reach": so101_reach,
     "so101-insert": so101_insert,
     "go2-velocity": go2_velocity,
+    "go2-velocity-rough": go2_velocity_rough,
     "quadrotor-hover": quadrotor_hover,
     "hand-rotate": hand_rotate,
 }

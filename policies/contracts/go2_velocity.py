@@ -27,3 +27,8 @@ def go2_velocity(task: str = "go2-velocity") -> Contract:
         chain=None,
         latency_s=(0.0, 0.02),
     )
+
+
+def go2_velocity_rough() -> Contract:
+    """The same for the task on rough ground, which the robot does not see."""
+    return go2_velocity("go2-velocity-rough")

@@ -1,11 +1,15 @@
 """A simulated world and a contract make the vectorised environment that rsl-rl trains in."""
 
+from collections.abc import Mapping
+
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.sim.randomization import Term, parameters_of
+from isthmus.sim.state import TensorState
+from isthmus.sim.task import TerminationTerm
 from isthmus.sim.truth import Truth
 from isthmus.sim.world import World
 
@@ -18,11 +22,14 @@ class TermError(IsthmusError, ValueError):
     """A task's own function gave values that cannot be used."""
 
 
-class ContractEnv(VecEnv):
+class ContractEnv(TensorState, VecEnv):
     """rsl-rl VecEnv: group `actor` is the contract's observation, `critic` adds what only a simulator knows.
 
     Episodes end by time, by the task's terminations, or where physics fails; the last are counted in `world.failures`.
+    A task's truncations count as ends of time: `extras["time_outs"]` says where the value of what would have followed is to be added.
     """
+
+    _changing = ("world", "episode_length_buf", "state", "_last_action", "statistics", "_actor", "_critic")
 
     def __init__(self, world: World, contract: Contract) -> None:
         robot = world.robot.name
@@ -45,7 +52,7 @@ class ContractEnv(VecEnv):
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
-        self._sizes = _sizes(world.randomizer.terms)
+        self._sizes = _sizes(world.randomization)
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
         self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
@@ -65,8 +72,9 @@ class ContractEnv(VecEnv):
         reward, log = self._reward()
         self.statistics.update(self._truth)
         failed = self.world.engine.failed()
-        ended = self._terminated()
-        time_outs = (self.episode_length_buf >= self.max_episode_length) & ~ended & ~failed
+        ended = self._any(self.world.task.terminations)
+        over = (self.episode_length_buf >= self.max_episode_length) | self._any(self.world.task.truncations)
+        time_outs = over & ~ended & ~failed
         done = time_outs | failed | ended
         reward = torch.where(failed, torch.zeros_like(reward), reward)
         _check_finite("reward", reward)
@@ -74,10 +82,18 @@ class ContractEnv(VecEnv):
         if ids.numel():
             log |= self.statistics.report(ids, time_outs)
             self.world.failures += int(failed.sum())
+            self.world.ended(ids, self.statistics.success(ids, time_outs))
+            log |= {f"/curriculum/{name}": torch.tensor(value) for name, value in self.world.curriculum_log().items()}
         self._last_action = actions.clone()
         self._restart(ids)
         self._observe()
         return self.get_observations(), reward, done, {"time_outs": time_outs, "log": log}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on exactly where the state of an environment of the same world and contract was taken; raises ValueError for another's."""
+        super().load_state_dict(state)
+        self._signals = self.world.read()
+        self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
 
     def _reward(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         period = self.world.task.period
@@ -89,9 +105,9 @@ class ContractEnv(VecEnv):
             log[f"/reward/{term.name}"] = value.nanmean()
         return total, log
 
-    def _terminated(self) -> torch.Tensor:
+    def _any(self, terms: tuple[TerminationTerm, ...]) -> torch.Tensor:
         ended = torch.zeros(self.num_envs, dtype=torch.bool)
-        for term in self.world.task.terminations:
+        for term in terms:
             ended |= _checked(f"termination {term.name!r}", term.function(self._truth), self.num_envs).bool()
         return ended
 

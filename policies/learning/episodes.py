@@ -4,12 +4,15 @@ import math
 
 import torch
 
+from isthmus.sim.state import TensorState
 from isthmus.sim.task import Task
 from isthmus.sim.truth import Truth
 
 
-class EpisodeStatistics:
+class EpisodeStatistics(TensorState):
     """Follows every environment's episode; `report` averages those that end."""
+
+    _changing = ("ticks", "succeeded", "_held", "metrics")
 
     def __init__(self, task: Task, num_envs: int) -> None:
         self.task = task
@@ -30,11 +33,14 @@ class EpisodeStatistics:
             self._held = torch.where(holds, self._held + 1, torch.zeros_like(self._held))
             self.succeeded |= self._held >= self._needed
 
+    def success(self, ids: torch.Tensor, time_outs: torch.Tensor) -> torch.Tensor:
+        """Which of the episodes that end now in environments `ids` succeeded, (k,) bool; `time_outs` (num_envs,): which lasted."""
+        return (time_outs if self.task.success is None else self.succeeded)[ids]
+
     def report(self, ids: torch.Tensor, time_outs: torch.Tensor) -> dict[str, torch.Tensor]:
         """Means over the episodes that end now in environments `ids`; `time_outs` (num_envs,) says which of them lasted."""
-        success = time_outs if self.task.success is None else self.succeeded
         log = {
-            "/episode/success": success[ids].float().mean(),
+            "/episode/success": self.success(ids, time_outs).float().mean(),
             "/episode/seconds": self.ticks[ids].mean() * self.task.period,
         }
         return log | {f"/episode/{name}": value[ids].mean() for name, value in self.metrics.items()}

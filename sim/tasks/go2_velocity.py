@@ -23,7 +23,7 @@ def flat_scene() -> Scene:
     return Scene(robot=load_robot("go2"), ground="plane", ground_friction=0.8)
 
 
-def start(world: World, ids: torch.Tensor) -> EngineState:
+def standing(world: World, ids: torch.Tensor) -> EngineState:
     """Standing in the default pose, a little above the ground."""
     count = ids.numel()
     pose = world.default_pos.repeat(count, 1)
@@ -155,7 +155,7 @@ def go2_velocity() -> Task:
         period=0.02,
         physics_dt=0.005,
         episode_length=20.0,
-        start=start,
+        start=standing,
         command=lambda world: VelocityCommand(world, limit=(1.0, 0.5, 1.0), resample_s=(3.0, 8.0), standing=0.1),
         rewards=REWARDS,
         terminations=(TerminationTerm(name="fallen", function=fallen),),

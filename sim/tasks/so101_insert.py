@@ -13,6 +13,7 @@ from isthmus.hardware.workspace import inside
 from ..engine import EngineState
 from ..randomization import LogUniform, RandomTerm, Uniform
 from ..scene import Scene, SceneObject
+from ..state import TensorState
 from ..task import Function, MetricTerm, RewardTerm, Success, Task
 from ..truth import Truth
 from ..world import World
@@ -55,10 +56,11 @@ def plumb_poses(world: World, low: float, high: float) -> tuple[torch.Tensor, to
     return torch.from_numpy(poses).float(), torch.from_numpy(tip_position(chain, poses)).float()
 
 
-class InsertCommand:
+class InsertCommand(TensorState):
     """The bottom of the hole; also where holes may be and poses to start from."""
 
     signal = "command.target"
+    _changing = ("value",)
 
     def __init__(self, world: World) -> None:
         self._world = world
