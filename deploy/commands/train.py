@@ -1,7 +1,12 @@
 """`isthmus train`."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from isthmus.policies.learning.recipe import TrainConfig
 
 ITERATIONS = 120  # about two minutes on two cores
 
@@ -17,7 +22,7 @@ class Train:
     seed: int = 0
     """Of everything random."""
     envs: int = 1024
-    """Simulated robots."""
+    """Simulated robots, of each process."""
     iterations: int | None = None
     """PPO iterations in all, 24 control ticks of every robot each; 120 if not given, or what --resume finds."""
     time_limit: float | None = None
@@ -30,44 +35,44 @@ class Train:
     """Go on with the run in --out from its last checkpoint."""
     evaluate: int = 400
     """Episodes of the evaluation at the end."""
+    network: Literal["mlp", "gru"] = "mlp"
+    """Policy and critic: a multilayer perceptron, or one behind a GRU that remembers."""
+    nproc: int = 1
+    """Processes that train together, their gradients averaged; a resumed run keeps its number."""
+    wandb: bool = False
+    """Send the metrics to Weights & Biases as well (needs the package wandb)."""
 
     def run(self) -> int:
         """Train, evaluate, say what came of it."""
-        from isthmus.calibration.identified import load_identified
-        from isthmus.hardware.errors import IsthmusError
+        from isthmus.hardware.structure import read_json
         from isthmus.policies.interval import wilson_interval
-        from isthmus.policies.learning.recipe import CONFIG_FILE, Run, TrainConfig
+        from isthmus.policies.learning.recipe import CONFIG_FILE, Run, Session, TrainConfig
 
         from ..progress import training_progress
-        from .checks import check_folder, check_range
-        from .loop import random_terms
+        from .checks import check_range
 
         check_range("--seed", self.seed, 0)
-        for option, value in (("envs", self.envs), ("evaluate", self.evaluate)):
+        for option, value in (("envs", self.envs), ("evaluate", self.evaluate), ("nproc", self.nproc)):
             check_range(f"--{option}", value, 1)
         check_range("--iterations", self.iterations, 1)
         check_range("--time-limit", self.time_limit, 1)
-        if self.resume:
+        config = None if self.resume else self._config()
+        session = Session(
+            directory=self.out,
+            config=config,
+            init=None if self.resume else self.init,
+            iterations=self.iterations,
+            time_limit=self.time_limit,
+            wandb=self.wandb,
+        )
+        known = read_json(self.out / CONFIG_FILE, TrainConfig) if config is None else config
+        progress = functools.partial(training_progress, "training", self.time_limit)
+        if known.processes > 1:
+            session.train_together(known.processes, progress)
             run = Run.open(self.out)
-        elif (self.out / CONFIG_FILE).exists():
-            raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
         else:
-            check_folder("--out", self.out)
-            terms = () if self.calibration is None else random_terms(load_identified(self.calibration))
-            run = Run(
-                self.out,
-                TrainConfig(
-                    task=self.task,
-                    seed=self.seed,
-                    num_envs=self.envs,
-                    iterations=self.iterations or ITERATIONS,
-                    randomization=terms,
-                ),
-            )
-            if self.init is not None:
-                run.start_from(self.init)
-        with training_progress("training", self.time_limit) as show:
-            run.train(iterations=self.iterations, time_limit=self.time_limit, on_progress=show)
+            with progress() as show:
+                run = session.train(show)
         result = run.evaluate(self.evaluate)
         low, high = wilson_interval(int(result.success.sum()), self.evaluate)
         print(
@@ -75,3 +80,25 @@ class Train:
             f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %)\nnext: isthmus export {self.out} --out policy.onnx"
         )
         return 0
+
+    def _config(self) -> "TrainConfig":
+        from isthmus.calibration.identified import load_identified
+        from isthmus.hardware.errors import IsthmusError
+        from isthmus.policies.learning.ppo_config import PPOConfig
+        from isthmus.policies.learning.recipe import CONFIG_FILE, TrainConfig
+
+        from .checks import check_folder
+        from .loop import random_terms
+
+        if (self.out / CONFIG_FILE).exists():
+            raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
+        check_folder("--out", self.out)
+        return TrainConfig(
+            task=self.task,
+            seed=self.seed,
+            num_envs=self.envs,
+            processes=self.nproc,
+            iterations=self.iterations or ITERATIONS,
+            ppo=PPOConfig(network=self.network),
+            randomization=() if self.calibration is None else random_terms(load_identified(self.calibration)),
+        )

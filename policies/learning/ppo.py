@@ -1,188 +1,192 @@
-"""PPO by rsl-rl-lib on a ContractEnv: checkpoints, exact configuration, TensorBoard, progress with ETA, clean interruption."""
+"""rsl-rl's PPO with an update that shares its rows among the cores; the same mathematics."""
 
-import contextlib
-import io
-import json
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from rsl_rl.algorithms import PPO
-from torch.utils.tensorboard import SummaryWriter
+from rsl_rl.models import MLPModel
+from rsl_rl.modules.distribution import GaussianDistribution
+from tensordict import TensorDict
+from torch import nn
+from torch.distributions import Normal, kl_divergence
 
-from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.structure import unstructure
-
-from .env import ContractEnv
-
-
-class CheckpointError(IsthmusError, ValueError):
-    """A checkpoint is not one of ours or does not fit the configuration."""
+from .shared_rows import CHUNK, INFERENCE_CHUNK, each_chunk, mlp_forward
+from .threads import bfloat16_is_fast, row_workers
 
 
-@dataclass(frozen=True, kw_only=True)
-class PPOConfig:
-    """PPO and its networks; names as in rsl-rl."""
+class Rows(NamedTuple):
+    """Transitions as rows; widths in brackets."""
 
-    hidden_dims: tuple[int, ...] = (64, 64)
-    activation: str = "elu"
-    init_std: float = 0.6
-    steps_per_iteration: int = 24
-    epochs: int = 4
-    mini_batches: int = 4
-    learning_rate: float = 1e-3
-    desired_kl: float = 0.012
-    gamma: float = 0.97
-    lam: float = 0.95
-    clip: float = 0.2
-    entropy: float = 0.002
-    save_every: int = 25  # iterations
+    actor: torch.Tensor  # (d) normalised observation
+    critic: torch.Tensor  # (c) normalised observation
+    actions: torch.Tensor  # (a)
+    values: torch.Tensor  # (1)
+    returns: torch.Tensor  # (1)
+    advantages: torch.Tensor  # (1)
+    log_prob: torch.Tensor  # (1) of the action when it was taken
+    mean: torch.Tensor  # (a) of the distribution then
+    std: torch.Tensor  # (a)
 
-
-@dataclass(kw_only=True)
-class Progress:
-    """What one iteration of training showed."""
-
-    iteration: int
-    iterations: int
-    steps: int  # environment steps so far
-    seconds: float  # since training began
-    steps_per_second: float
-    metrics: dict[str, float] = field(default_factory=dict)
+    def part(self, index: slice | torch.Tensor) -> "Rows":
+        """Some of the rows."""
+        return Rows(*(tensor[index] for tensor in self))
 
 
-def rsl_rl_config(config: PPOConfig) -> dict:
-    """The dict that rsl-rl takes."""
-    network = {"class_name": "MLPModel", "hidden_dims": list(config.hidden_dims), "activation": config.activation}
-    noise = {"class_name": "GaussianDistribution", "init_std": config.init_std, "std_type": "log"}
-    return {
-        "num_steps_per_env": config.steps_per_iteration,
-        "obs_groups": {"actor": ["actor"], "critic": ["critic"]},
-        "multi_gpu": None,
-        "actor": {**network, "distribution_cfg": noise},
-        "critic": dict(network),
-        "algorithm": {
-            "class_name": "PPO",
-            "num_learning_epochs": config.epochs,
-            "num_mini_batches": config.mini_batches,
-            "clip_param": config.clip,
-            "gamma": config.gamma,
-            "lam": config.lam,
-            "value_loss_coef": 1.0,
-            "entropy_coef": config.entropy,
-            "learning_rate": config.learning_rate,
-            "max_grad_norm": 1.0,
-            "use_clipped_value_loss": True,
-            "schedule": "adaptive",
-            "desired_kl": config.desired_kl,
-        },
-    }
+class Sums(NamedTuple):
+    """What a chunk of a mini-batch contributes: gradients, and figures [kl, surrogate, value, entropy]."""
+
+    gradients: tuple[torch.Tensor, ...]
+    figures: torch.Tensor
 
 
-class Trainer:
-    """Owns the algorithm and the run directory; `train` may be interrupted and resumed."""
+class FastPPO(PPO):
+    """PPO; plain multilayer perceptrons take the shared update, everything else rsl-rl's own.
 
-    def __init__(self, env: ContractEnv, config: PPOConfig, run_dir: Path, *, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.env, self.config, self.run_dir = env, config, run_dir
-        run_dir.mkdir(parents=True, exist_ok=True)
-        with contextlib.redirect_stdout(io.StringIO()):  # rsl-rl prints its models
-            self.algorithm: PPO = PPO.construct_algorithm(env.get_observations(), env, rsl_rl_config(config), "cpu")
-        # Episodes that all begin together would show each iteration another part of the task.
-        env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=env.max_episode_length)
-        self.iteration = 0
-        self.seconds = 0.0
+    Results do not depend on the number of cores. In bfloat16 actions are drawn from the same bfloat16 network that is then updated,
+    so that probability ratios start at one; deployment runs the float32 weights, which never leave float32.
+    """
 
-    @property
-    def actor(self) -> torch.nn.Module:
-        """Observation (batch, d) -> mean action (batch, a)."""
-        return self.algorithm.get_policy().mlp  # pyright: ignore[reportReturnType]
+    def __init__(self, *args: Any, precision: str = "fp32", **kwargs: Any) -> None:
+        """Args: precision: as in PPOConfig; the rest as rsl_rl.algorithms.PPO."""
+        super().__init__(*args, **kwargs)
+        low = precision == "bf16" or (precision == "auto" and bfloat16_is_fast())
+        self._dtype = torch.bfloat16 if low else torch.float32
+        models = (self.actor, self.critic)
+        plain = (
+            all(type(model) is MLPModel for model in models) and type(self.actor.distribution) is GaussianDistribution
+        )
+        self.shares_rows = plain and self.rnd is None and self.symmetry is None
+        self.use_mixed_precision = low and not self.actor.is_recurrent
+        self._parameters = [*self.actor.parameters(), *self.critic.parameters()]
+        if self.shares_rows:
+            self._workers = row_workers()
+            self.optimizer = torch.optim.Adam(self._parameters, lr=self.learning_rate, fused=True)
 
-    def train(
-        self, iterations: int, *, time_limit: float | None = None, on_progress: Callable[[Progress], None] | None = None
-    ) -> None:
-        """Run until `iterations` in all, or until `time_limit` s of training have passed; saves at the end and on interruption."""
-        writer = SummaryWriter(str(self.run_dir / "tensorboard"))
-        self.algorithm.train_mode()
-        try:
-            while self.iteration < iterations and (time_limit is None or self.seconds < time_limit):
-                progress = self._iterate(iterations)
-                for name, value in progress.metrics.items():
-                    writer.add_scalar(name, value, progress.steps)
-                if on_progress is not None:
-                    on_progress(progress)
-                if self.iteration % self.config.save_every == 0:
-                    self.save()
-        finally:
-            self.save()
-            writer.close()
+    def load(self, loaded_dict: dict, load_cfg: dict | None, strict: bool) -> bool:
+        """See rsl-rl; an optimiser that was saved by the unfused Adam goes on as the fused one."""
+        result = super().load(loaded_dict, load_cfg, strict)
+        if self.shares_rows:
+            for group in self.optimizer.param_groups:
+                group["fused"] = True
+        return result
 
-    def _iterate(self, iterations: int) -> Progress:
-        start = time.perf_counter()
-        metrics: dict[str, list[float]] = {}
-        observations = self.env.get_observations()
-        rewards_seen = 0.0
-        with torch.no_grad():
-            for _ in range(self.config.steps_per_iteration):
-                actions = self.algorithm.act(observations)
-                observations, rewards, dones, extras = self.env.step(actions)
-                rewards_seen += float(rewards.mean())
-                self.algorithm.process_env_step(observations, rewards, dones, extras)
-                for name, value in extras["log"].items():
-                    metrics.setdefault(name.lstrip("/"), []).append(float(value))
-            self.algorithm.compute_returns(observations)
-        losses = self.algorithm.update()
-        elapsed = time.perf_counter() - start
-        self.iteration += 1
-        self.seconds += elapsed
-        per_iteration = self.config.steps_per_iteration * self.env.num_envs
-        values = {name: sum(v) / len(v) for name, v in metrics.items()}
-        values |= {f"loss/{name}": float(value) for name, value in losses.items()}
-        values["reward/total"] = rewards_seen / self.config.steps_per_iteration
-        values["train/action_std"] = float(self.algorithm.get_policy().output_std.detach().mean())
-        values["train/learning_rate"] = self.algorithm.learning_rate
-        values["train/physics_failures"] = float(self.env.world.failures)
-        return Progress(
-            iteration=self.iteration,
-            iterations=iterations,
-            steps=self.iteration * per_iteration,
-            seconds=self.seconds,
-            steps_per_second=per_iteration / elapsed,
-            metrics=values,
+    def act(self, obs: TensorDict) -> torch.Tensor:
+        """Sample actions (num_envs, a) and remember the transition."""
+        if not self.shares_rows:
+            return super().act(obs)
+        mean, values = self._infer(self.actor, obs), self._infer(self.critic, obs)
+        distribution, now = _gaussian(self.actor), self.transition
+        distribution.update(mean)
+        now.actions = distribution.sample()
+        now.values = values
+        now.actions_log_prob = distribution.log_prob(now.actions).detach()
+        now.distribution_params = tuple(p.detach() for p in distribution.params)
+        now.observations = obs
+        return now.actions
+
+    def _infer(self, model: MLPModel, obs: TensorDict) -> torch.Tensor:
+        latent = model.get_latent(obs)
+
+        @torch.no_grad()  # holds for one thread only
+        def outputs(rows: slice) -> torch.Tensor:
+            return mlp_forward(model.mlp, latent[rows], self._dtype)
+
+        return torch.cat(
+            list(each_chunk(self._workers, outputs, range(0, latent.shape[0], INFERENCE_CHUNK), latent.shape[0]))
         )
 
-    def save(self) -> Path:
-        """Write `checkpoint.pt` (tensors and numbers only, so that it loads without unpickling code), whole or not at all."""
-        path = self.run_dir / "checkpoint.pt"
-        state = {
-            **self.algorithm.save(),
-            "iteration": self.iteration,
-            "seconds": self.seconds,
-            "config": json.dumps(unstructure(self.config)),
-            "rng": torch.get_rng_state(),
-        }
-        torch.save(state, path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").replace(path)
-        return path
+    def update(self) -> dict[str, float]:
+        """Optimise over the stored rollout; mean losses by name."""
+        if not self.shares_rows:
+            return super().update()
+        size = self.storage.num_envs * self.storage.num_transitions_per_env // self.num_mini_batches
+        # rsl-rl shuffles once an update, so that each mini-batch can be laid out once for all epochs.
+        rows = self._rows().part(torch.randperm(self.num_mini_batches * size))
+        totals = torch.zeros(4)
+        for _ in range(self.num_learning_epochs):
+            for start in range(0, self.num_mini_batches * size, size):
+                totals += self._step(rows, start, start + size)
+        observations = self.storage.observations.flatten(0, 1)
+        self.actor.update_normalization(observations)
+        self.critic.update_normalization(observations)
+        self.storage.clear()
+        _, surrogate, value, entropy = (totals / (self.num_learning_epochs * self.num_mini_batches)).tolist()
+        return {"value": value, "surrogate": surrogate, "entropy": entropy}
 
-    def load(self, path: Path, *, resume: bool) -> None:
-        """Take the networks of a checkpoint; with `resume` also optimiser, counters and random state.
+    @torch.no_grad()
+    def _rows(self) -> Rows:
+        stored = self.storage
+        observations = stored.observations.flatten(0, 1)
+        assert stored.distribution_params is not None  # filled by the rollout
+        mean, std = stored.distribution_params
+        columns = (stored.actions, stored.values, stored.returns, stored.advantages, stored.actions_log_prob, mean, std)
+        return Rows(
+            self.actor.get_latent(observations),
+            self.critic.get_latent(observations),
+            *(column.flatten(0, 1) for column in columns),
+        )
 
-        The simulated worlds start anew.
+    def _step(self, rows: Rows, start: int, stop: int) -> torch.Tensor:
+        """One gradient step on rows [start, stop); gives its figures."""
+        total: list[torch.Tensor] = []
+        figures = torch.zeros(4)
+        pieces = range(start, stop, CHUNK)
+        for part in each_chunk(self._workers, lambda piece: self._chunk(rows.part(piece), stop - start), pieces, stop):
+            figures += part.figures
+            if total:
+                torch._foreach_add_(total, part.gradients)  # pyright: ignore[reportPrivateImportUsage]
+            else:
+                total = list(part.gradients)
+        for parameter, gradient in zip(self._parameters, total, strict=True):
+            parameter.grad = gradient
+        if self.desired_kl is not None and self.schedule == "adaptive":
+            self._adapt_learning_rate(figures[0].clone())
+        if self.is_multi_gpu:
+            self.reduce_parameters()
+        nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
+        self.optimizer.step()
+        return figures
 
-        Raises:
-            CheckpointError: the file cannot be read or was made with other networks.
-        """
-        try:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-            parts = {"actor": True, "critic": True, "optimizer": resume}
-            self.algorithm.load(state, parts, strict=True)
-        except (OSError, RuntimeError, KeyError, ValueError, EOFError) as error:
-            raise CheckpointError(f"{path} cannot be used: {error}") from None
-        except Exception as error:  # torch raises pickle.UnpicklingError for files that are no checkpoints
-            raise CheckpointError(f"{path} is not a checkpoint of isthmus: {error}") from None
-        if resume:
-            self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
-            torch.set_rng_state(state["rng"])
+    def _chunk(self, rows: Rows, count: int) -> Sums:
+        """Gradients and figures of some rows of a mini-batch of `count`."""
+        distribution = _gaussian(self.actor)
+        mean = mlp_forward(self.actor.mlp, rows.actor, self._dtype)
+        std = distribution.log_std_param.clamp(*distribution.log_std_range).exp()
+        now = Normal(mean, std.expand_as(mean))
+        values = mlp_forward(self.critic.mlp, rows.critic, self._dtype)
+        ratio = torch.exp(now.log_prob(rows.actions).sum(-1, keepdim=True) - rows.log_prob)
+        clipped = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
+        surrogate = torch.max(-rows.advantages * ratio, -rows.advantages * clipped).sum() / count
+        value = self._value_errors(values, rows).sum() / count
+        entropy = now.entropy().sum() / count
+        loss = surrogate + self.value_loss_coef * value - self.entropy_coef * entropy
+        gradients = torch.autograd.grad(loss, self._parameters)
+        with torch.no_grad():
+            kl = kl_divergence(Normal(rows.mean, rows.std), now).sum() / count
+            return Sums(gradients, torch.stack([kl, surrogate, value, entropy]))
+
+    def _value_errors(self, values: torch.Tensor, rows: Rows) -> torch.Tensor:
+        errors = (values - rows.returns).square()
+        if not self.use_clipped_value_loss:
+            return errors
+        near = rows.values + (values - rows.values).clamp(-self.clip_param, self.clip_param)
+        return torch.max(errors, (near - rows.returns).square())
+
+    def _adapt_learning_rate(self, kl: torch.Tensor) -> None:
+        """Follow the mean divergence of the policy from the one that acted; the same in all processes."""
+        if self.is_multi_gpu:
+            torch.distributed.all_reduce(kl)
+            torch.distributed.broadcast(kl, src=0)
+            kl /= self.gpu_world_size
+        if kl > 2.0 * self.desired_kl:
+            self.learning_rate = max(1e-5, self.learning_rate / 1.5)
+        elif 0.0 < kl < 0.5 * self.desired_kl:
+            self.learning_rate = min(1e-2, self.learning_rate * 1.5)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+
+
+def _gaussian(model: MLPModel) -> GaussianDistribution:
+    assert isinstance(model.distribution, GaussianDistribution)  # what shares_rows asks for
+    return model.distribution

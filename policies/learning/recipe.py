@@ -2,6 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +18,16 @@ from isthmus.sim.world import World
 from ..bundle import Bundle, Provenance
 from ..contracts import get_contract
 from ..curve import Curve, CurvePoint
+from .checkpoint import CHECKPOINT_FILE, CheckpointError
+from .distributed import launch, this_process
 from .env import ContractEnv
 from .evaluate import Evaluation, evaluate
 from .export import export_bundle
-from .ppo import CheckpointError, PPOConfig, Progress, Trainer
+from .ppo_config import PPOConfig
+from .threads import available_cores, one_torch_thread
+from .trainer import RANK_SEED, OnProgress, Progress, Trainer
 
-CONFIG_FILE, CURVE_FILE, CHECKPOINT_FILE = "train.json", "curve.json", "checkpoint.pt"
+CONFIG_FILE, CURVE_FILE = "train.json", "curve.json"
 EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
 
 
@@ -32,7 +37,8 @@ class TrainConfig:
 
     task: str
     seed: int
-    num_envs: int = 1024
+    num_envs: int = 1024  # of each process
+    processes: int = 1  # that train together
     iterations: int = 120
     ppo: PPOConfig = field(default_factory=PPOConfig)
     randomization: tuple[RandomTerm, ...] = ()  # put in place of the task's own terms on the same parameters
@@ -41,7 +47,7 @@ class TrainConfig:
 def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
     """A world of the run's task and randomisation."""
     task = get_task(config.task)
-    engine = make_engine("mujoco", task.scene(), num_envs, dt=task.physics_dt)
+    engine = make_engine("mujoco", task.scene(), num_envs, dt=task.physics_dt, threads=available_cores())
     return World(task, engine, seed=seed, randomization=override(task.randomization, config.randomization))
 
 
@@ -50,11 +56,15 @@ class Run:
 
     def __init__(self, directory: Path, config: TrainConfig) -> None:
         self.directory, self.config = directory, config
-        torch.set_num_threads(1)  # the engine has the cores; two libraries with a pool each are several times slower
+        one_torch_thread()  # before the engine starts its own
         self.contract = get_contract(config.task)
-        env = ContractEnv(make_world(config, config.num_envs, config.seed), self.contract)
-        self.trainer = Trainer(env, config.ppo, directory, seed=config.seed)
+        world_seed = config.seed + RANK_SEED * this_process().rank
+        self.env = ContractEnv(make_world(config, config.num_envs, world_seed), self.contract)
+        self.trainer = Trainer(self.env, config.ppo, directory, seed=config.seed, figures=self._figures)
         self.curve: list[CurvePoint] = []
+
+    def _figures(self) -> dict[str, float]:
+        return {"train/physics_failures": float(self.env.world.failures)}
 
     @classmethod
     def open(cls, directory: Path) -> "Run":
@@ -78,10 +88,13 @@ class Run:
         *,
         iterations: int | None = None,
         time_limit: float | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
+        wandb: bool = False,
     ) -> None:
         """Train to the configured iterations in all, or to `iterations`, or for `time_limit` s; may be interrupted and called again."""
-        write_json(self.directory / CONFIG_FILE, self.config)
+        first = self.trainer.process.rank == 0  # of the processes that train together it alone writes
+        if first:
+            write_json(self.directory / CONFIG_FILE, self.config)
 
         def record(progress: Progress) -> None:
             metrics = progress.metrics
@@ -97,22 +110,71 @@ class Run:
                 on_progress(progress)
 
         try:
-            self.trainer.train(iterations or self.config.iterations, time_limit=time_limit, on_progress=record)
+            self.trainer.train(
+                iterations or self.config.iterations,
+                time_limit=time_limit,
+                on_progress=record if first else None,
+                wandb=wandb,
+            )
         finally:
-            write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
+            if first:
+                write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
 
     def evaluate(self, episodes: int) -> Evaluation:
         """Success in fresh worlds of the same randomisation."""
         world = make_world(self.config, episodes, self.config.seed + EVALUATION_SEED)
-        return evaluate(world, self.trainer.env.graph, self.trainer.actor)
+        return evaluate(world, self.env.graph, self.trainer.actor)
 
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
         """Write the policy as a bundle and verify it."""
-        steps = self.trainer.iteration * self.config.ppo.steps_per_iteration * self.config.num_envs
+        steps = self.config.processes * self.trainer.steps  # exporting is done by one process alone
         world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
         return export_bundle(
             path, self.contract, self.trainer.actor, world, provenance(self.config.seed, steps, simulated_success)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One call of training: in this process, or in several that train together."""
+
+    directory: Path
+    config: TrainConfig | None  # None: go on with the run in the directory
+    init: Path | None = None  # run or checkpoint to take the networks of
+    iterations: int | None = None  # in all
+    time_limit: float | None = None  # s
+    wandb: bool = False
+
+    def prepare(self) -> Run:
+        """The run as it stands before training."""
+        if self.config is None:
+            return Run.open(self.directory)
+        run = Run(self.directory, self.config)
+        if self.init is not None:
+            run.start_from(self.init)
+        return run
+
+    def train(self, on_progress: OnProgress | None = None) -> Run:
+        """Train in this process, which may be one of several."""
+        run = self.prepare()
+        run.train(iterations=self.iterations, time_limit=self.time_limit, on_progress=on_progress, wandb=self.wandb)
+        return run
+
+    def train_together(self, processes: int, on_progress: Callable[[], AbstractContextManager[OnProgress]]) -> None:
+        """Train in several processes; the first one shows progress. `Run.open` gives the result.
+
+        Raises:
+            DistributedError: one of them failed.
+        """
+        launch(_train_one, (self, on_progress), processes)
+
+
+def _train_one(session: Session, on_progress: Callable[[], AbstractContextManager[OnProgress]]) -> None:
+    if this_process().rank > 0:
+        session.train()
+        return
+    with on_progress() as show:
+        session.train(show)
 
 
 def provenance(seed: int, environment_steps: int, simulated_success: float | None) -> Provenance:

@@ -7,7 +7,8 @@ import torch
 
 from isthmus.hardware.structure import read_json, write_json
 from isthmus.policies.bundle import load_bundle
-from isthmus.policies.learning.ppo import CheckpointError, PPOConfig
+from isthmus.policies.learning.checkpoint import CheckpointError
+from isthmus.policies.learning.ppo_config import PPOConfig
 from isthmus.policies.learning.recipe import CONFIG_FILE, Run, TrainConfig
 from isthmus.sim.randomization import LogUniform, RandomTerm, Uniform
 
