@@ -10,7 +10,9 @@ from tyro.conf import OmitArgPrefixes, subcommand
 
 from isthmus.hardware.errors import IsthmusError
 
-from .commands.bench import Bench
+from .commands.bench_loop import BenchLoop
+from .commands.bench_sim import BenchSim
+from .commands.bench_train import BenchTrain
 from .commands.calibrate import Calibrate
 from .commands.compare import Compare
 from .commands.correct import Correct
@@ -25,6 +27,12 @@ from .commands.virtual import Virtual
 
 DESCRIPTION = "From simulated training to a real robot, and back through human corrections."
 
+Bench = (
+    Annotated[BenchLoop, subcommand("loop", prefix_name=False)]
+    | Annotated[BenchSim, subcommand("sim", prefix_name=False)]
+    | Annotated[BenchTrain, subcommand("train", prefix_name=False)]
+)
+
 Command = (
     Annotated[Train, subcommand("train", prefix_name=False)]
     | Annotated[Export, subcommand("export", prefix_name=False)]
@@ -37,7 +45,14 @@ Command = (
     | Annotated[Demo, subcommand("demo", prefix_name=False)]
     | Annotated[Robots, subcommand("robots", prefix_name=False)]
     | Annotated[Virtual, subcommand("virtual", prefix_name=False)]
-    | Annotated[Bench, subcommand("bench", prefix_name=False)]
+    | Annotated[
+        Bench,
+        subcommand(
+            "bench",
+            prefix_name=False,
+            description="Measure: the loop from simulation to robot, the simulator, training.",
+        ),
+    ]
 )
 
 
@@ -50,6 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"isthmus {importlib.metadata.version('isthmus')}")
         sys.exit(0)
     words = words or ["--help"]
+    if words[0] == "bench" and words[1:2] not in (["loop"], ["sim"], ["train"], ["--help"], ["-h"]):
+        words = ["bench", "loop", *words[1:]]
     command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
     try:
         code = command.run()

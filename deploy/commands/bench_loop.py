@@ -1,4 +1,4 @@
-"""`isthmus bench`."""
+"""`isthmus bench loop`."""
 
 import time
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class GapTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class BenchLoop:
     """Measure the whole loop over seeds and arms, in lockstep: how much of the sim-to-real gap each step closes."""
 
     out: Path = Path("runs/bench")
