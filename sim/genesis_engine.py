@@ -228,14 +228,18 @@ class GenesisEngine:
         )
         self._links_pos, self._contact_force = view(links.pos), view(links.contact_force)
         self._error = view(solver._errno)
-        cache = solver.collider.collider_state.contact_cache
+        collider = solver.collider.collider_state
         self._memory = {  # what a step leaves behind for the next one and for readers, beside positions and velocities
             "acc": self._acc,
             "contact_force": self._contact_force,
+            "inertia": view(links.cinr_inertial),  # follows from positions, but rounded elsewise within a step
             "warm_acc": view(constraint.qacc_ws),
             "warm": view(constraint.is_warmstart),
-            "contact_normal": view(cache.normal),
-            "contact_depth": view(cache.penetration),
+            "contact_normal": view(collider.contact_cache.normal),
+            "contact_depth": view(collider.contact_cache.penetration),
+            "sorted_link": view(collider.sort_buffer.i_l),
+            "sorted_end": view(collider.sort_buffer.is_max),
+            "unsorted": view(collider.first_time),
         }
 
     def _push(self, name: str) -> None:
@@ -251,7 +255,7 @@ class GenesisEngine:
         """Positions and velocities of all degrees of freedom; ends warm starts and contacts of before."""
         self._solver.set_qpos(pos, envs_idx=ids)
         self._solver.set_dofs_velocity(vel, envs_idx=ids)
-        self._solver.collider.reset(ids)
+        self._solver.collider.reset(ids, cache_only=False)
 
     def _place(self, name: str, pos: torch.Tensor, ids: torch.Tensor) -> None:
         root, _, offset = self._fixed_object(name)

@@ -30,8 +30,10 @@ class GenesisParameters:
         self._objects = slice(len(robot) + len(payload), len(self._links))
         self._base = built.robot.get_link(scene.robot.base_body).idx
         self._read_model()
-        self._pending = torch.zeros(count, dtype=torch.bool, device=device)
-        self._changed: set[str] = set()
+        # Constants that follow from inertia come from MuJoCo at first; let Genesis compute them, as after every change.
+        self._pending = torch.ones(count, dtype=torch.bool, device=device)
+        self._changed = {"inertial", "com_offset_m", "armature_scale"}
+        self.flush()
 
     def set(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
         """See Engine.set_parameter."""

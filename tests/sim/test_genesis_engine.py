@@ -238,6 +238,25 @@ def test_an_unknown_device_or_a_gpu_that_is_not_there_is_refused(monkeypatch: py
         GenesisEngine(arm_scene(), 1, device="cuda")
 
 
+@pytest.mark.parametrize("kind", SCENES)
+def test_restoring_is_exact_to_the_bit(kind: str) -> None:
+    """Also after parameters were changed and in the middle of contacts."""
+    engine, futures = neutral(built(kind, 3)), []
+    engine.set_parameter("mass_scale", torch.tensor([[1.2]]), torch.tensor([1]))
+    push = engine_contract.efforts(engine)
+    for _ in range(60):
+        engine.step(5.0 * push())
+    saved = engine.save()
+    for _ in range(2):
+        push = engine_contract.efforts(engine, seed=9)
+        for _ in range(30):
+            engine.step(5.0 * push())
+        futures.append(engine_contract.flat(engine.state()))
+        engine.set_parameter("mass_scale", torch.tensor([[0.8]]), torch.tensor([1]))
+        engine.restore(saved)
+    assert torch.equal(*futures)
+
+
 def test_starting_genesis_leaves_the_random_numbers_of_others_alone() -> None:
     code = (
         "import torch, numpy as np; torch.manual_seed(5); np.random.seed(5); before = torch.get_rng_state(), np.random.get_state()[1]\n"
