@@ -29,7 +29,7 @@ def test_times_are_whole_numbers_of_steps(task):
 
 @EVERY
 def test_names_are_unique_and_said(task):
-    for terms in (task.rewards, task.terminations, task.metrics):
+    for terms in (task.rewards, (*task.terminations, *task.truncations), task.metrics):
         assert len({term.name for term in terms}) == len(terms)
     assert task.description and all(metric.unit for metric in task.metrics)
     check_randomization(task.randomization)
@@ -49,7 +49,7 @@ def test_signals_are_registered_and_functions_give_one_value_each(task):
     for term in (*task.rewards, *task.metrics):
         value = term.function(truth)
         assert value.shape == (N,) and bool(torch.isfinite(value).all()), term.name
-    for term in task.terminations:
+    for term in (*task.terminations, *task.truncations):
         assert term.function(truth).shape == (N,) and term.function(truth).dtype == torch.bool, term.name
     for function in task.privileged:
         assert function(truth).shape[0] == N and function(truth).ndim == 2
@@ -62,7 +62,7 @@ def test_a_robot_at_its_start_is_not_at_the_end(task):
     world = make(task, 64)
     action = torch.zeros(64, world.drive.width)
     truth = Truth(world, action=action, last_action=action)
-    for term in task.terminations:
+    for term in (*task.terminations, *task.truncations):
         assert not bool(term.function(truth).any()), term.name
 
 
