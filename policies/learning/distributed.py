@@ -1,6 +1,7 @@
 """Training in several processes of one machine: gradients are averaged over gloo, each process has worlds of its own."""
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,6 +93,7 @@ def launch(function: Callable[..., T], arguments: tuple[object, ...], processes:
 
 
 def _joined(function: Callable[..., T], arguments: tuple[object, ...]) -> T:
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # as orderly as by Ctrl-C
     distributed.init_process_group("gloo", timeout=WAIT)
     try:
         return function(*arguments)

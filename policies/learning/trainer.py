@@ -112,7 +112,7 @@ class Trainer:
         self._go_on()
         writers = self._writers(wandb)
         self.algorithm.train_mode()
-        with _deferred_interrupt() as interrupted:
+        with _deferred_interrupt(insist=self.process.count == 1) as interrupted:
             try:
                 while not self.process.any(self._done(iterations, time_limit) or interrupted.is_set()):
                     progress = self._iterate(iterations)
@@ -273,8 +273,11 @@ def read_teacher(path: Path) -> TeacherConfig:
 
 
 @contextlib.contextmanager
-def _deferred_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C sets the event, the next one does what it did before."""
+def _deferred_interrupt(*, insist: bool) -> Iterator[threading.Event]:
+    """The first Ctrl-C sets the event; with `insist` the next one does what it did before.
+
+    One of several processes gets each Ctrl-C twice, from the terminal and from the launcher, which ends it after a while by itself.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -283,7 +286,8 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
 
     def ask(*_: object) -> None:
         asked.set()
-        signal.signal(signal.SIGINT, before)
+        if insist:
+            signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, ask)
     try:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,31 @@ def test_a_run_killed_while_it_saves_leaves_whole_checkpoints_with_their_resume_
         for whole in (state, read_state(tmp_path / f"resume-{iteration}-0.pt")):
             assert whole["iteration"] == iteration
             assert torch.equal(whole["weights"], torch.full((200_000,), float(iteration)))
+
+
+TOGETHER = """
+    import sys
+    from pathlib import Path
+    from isthmus.policies.learning.distributed import launch
+    if __name__ == "__main__":
+        from test_distributed import train_toy
+        launch(train_toy, (Path(sys.argv[1]), 1_000_000, 0, False), 2)
+"""
+
+
+def test_ctrl_c_lets_every_process_end_the_same_iteration_and_saves_it(tmp_path):
+    script = tmp_path / "together.py"
+    script.write_text(textwrap.dedent(TOGETHER))
+    command = [sys.executable, str(script), str(tmp_path / "run")]
+    paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    together = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 120.0
+    while not (tmp_path / "run" / "checkpoint.previous.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(together.pid, signal.SIGINT)  # as a terminal does
+    _, errors = together.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    iteration = read_state(tmp_path / "run" / CHECKPOINT_FILE)["iteration"]
+    assert [read_state(tmp_path / "run" / f"resume-{iteration}-{rank}.pt")["iteration"] for rank in (0, 1)] == [
+        iteration
+    ] * 2

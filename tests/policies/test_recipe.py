@@ -64,6 +64,13 @@ def test_same_seed_same_weights_and_a_resumed_run_goes_on(run, tmp_path):
     assert not torch.equal(weights(longer), weights(run))
 
 
+def test_a_run_that_was_left_and_opened_again_has_the_bits_of_one_that_was_not(run, tmp_path):
+    Run(tmp_path / "cut", CONFIG).train(iterations=1)
+    again = Run.open(tmp_path / "cut")
+    again.train()
+    assert torch.equal(weights(again), weights(run)) and again.curve[-1].reward == run.curve[-1].reward
+
+
 def test_an_interrupted_run_keeps_what_it_had(tmp_path):
     run = Run(tmp_path / "cut", CONFIG)
 
