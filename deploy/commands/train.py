@@ -1,14 +1,12 @@
 """`isthmus train`."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from isthmus.policies.learning.recipe import TrainConfig
-
-ITERATIONS = 120  # about two minutes on two cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +19,10 @@ class Train:
     """What to learn."""
     seed: int = 0
     """Of everything random."""
-    envs: int = 1024
-    """Simulated robots, of each process."""
+    envs: int | None = None
+    """Simulated robots, of each process; the task's own number if not given."""
     iterations: int | None = None
-    """PPO iterations in all, 24 control ticks of every robot each; 120 if not given, or what --resume finds."""
+    """PPO iterations in all; the task's own number if not given, or what --resume finds."""
     time_limit: float | None = None
     """Stop after so many seconds of training."""
     calibration: Path | None = None
@@ -37,6 +35,10 @@ class Train:
     """Episodes of the evaluation at the end."""
     network: Literal["mlp", "gru"] = "mlp"
     """Policy and critic: a multilayer perceptron, or one behind a GRU that remembers."""
+    engine: Literal["mujoco", "genesis"] = "mujoco"
+    """Physics: MuJoCo on the CPU, or Genesis (pip install 'isthmus[genesis]')."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where Genesis and the networks run; on cuda the task's settings for a GPU are used."""
     nproc: int = 1
     """Processes that train together, their gradients averaged; a resumed run keeps its number."""
     wandb: bool = False
@@ -84,8 +86,9 @@ class Train:
     def _config(self) -> "TrainConfig":
         from isthmus.calibration.identified import load_identified
         from isthmus.hardware.errors import IsthmusError
-        from isthmus.policies.learning.ppo_config import PPOConfig
+        from isthmus.policies.learning.presets import get_preset
         from isthmus.policies.learning.recipe import CONFIG_FILE, TrainConfig
+        from isthmus.sim.tasks import get_task
 
         from .checks import check_folder
         from .loop import random_terms
@@ -93,12 +96,15 @@ class Train:
         if (self.out / CONFIG_FILE).exists():
             raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
         check_folder("--out", self.out)
+        preset, on_gpu = get_preset(get_task(self.task).name), self.device == "cuda"
         return TrainConfig(
             task=self.task,
             seed=self.seed,
-            num_envs=self.envs,
+            num_envs=self.envs or (preset.gpu_num_envs if on_gpu else preset.num_envs),
             processes=self.nproc,
-            iterations=self.iterations or ITERATIONS,
-            ppo=PPOConfig(network=self.network),
+            iterations=self.iterations or (preset.gpu_iterations if on_gpu else preset.iterations),
+            ppo=replace(preset.ppo, network=self.network),
+            engine=self.engine,
+            device=self.device,
             randomization=() if self.calibration is None else random_terms(load_identified(self.calibration)),
         )

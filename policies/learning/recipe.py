@@ -11,7 +11,7 @@ import torch
 
 from isthmus.hardware.structure import FormatError, read_json, write_json
 from isthmus.sim.engines import make_engine
-from isthmus.sim.randomization import RandomTerm, override
+from isthmus.sim.randomization import Term, override
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
@@ -41,13 +41,17 @@ class TrainConfig:
     processes: int = 1  # that train together
     iterations: int = 120
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    randomization: tuple[RandomTerm, ...] = ()  # put in place of the task's own terms on the same parameters
+    randomization: tuple[Term, ...] = ()  # put in place of the task's own terms on the same parameters
+    engine: str = "mujoco"  # of ENGINES
+    device: str = "cpu"  # of the engine and the networks
 
 
 def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
     """A world of the run's task and randomisation."""
     task = get_task(config.task)
-    engine = make_engine("mujoco", task.scene(), num_envs, dt=task.physics_dt, threads=available_cores())
+    engine = make_engine(
+        config.engine, task.scene(), num_envs, dt=task.physics_dt, device=config.device, threads=available_cores()
+    )
     return World(task, engine, seed=seed, randomization=override(task.randomization, config.randomization))
 
 

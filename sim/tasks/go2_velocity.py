@@ -11,7 +11,7 @@ from ..scene import Scene
 from ..task import MetricTerm, RewardTerm, Task, TerminationTerm
 from ..truth import Truth
 from ..world import World
-from .terms import action_change
+from .terms import action_change, alive
 
 FEET = slice(0, 4)  # among the robot's contact bodies
 STAND_HEIGHT = 0.31  # m, of the base above the ground
@@ -79,10 +79,10 @@ def pose_error(truth: Truth) -> torch.Tensor:
 
 
 def steps(truth: Truth) -> torch.Tensor:
-    """Time in the air beyond 0.4 s, at each foot's touchdown, of robots that are told to move, s."""
+    """Time in the air beyond 0.3 s, in the tick of each foot's touchdown, of robots that are told to move, s."""
     moving = torch.linalg.vector_norm(truth.command, dim=-1) > MOVES
     air = truth.air_time[:, FEET]
-    return ((air - 0.4) * (air > 0)).sum(-1) * moving / truth.world.task.period
+    return ((air - 0.3) * (air > 0)).sum(-1) * moving
 
 
 def restless(truth: Truth) -> torch.Tensor:
@@ -110,7 +110,8 @@ REWARDS = (
     RewardTerm(name="torque", function=torque, weight=-2e-4),
     RewardTerm(name="acceleration", function=acceleration, weight=-2.5e-7),
     RewardTerm(name="action_change", function=action_change, weight=-0.01),
-    RewardTerm(name="steps", function=steps, weight=0.5),
+    RewardTerm(name="steps", function=steps, weight=2.0),
+    RewardTerm(name="alive", function=alive, weight=0.5),
     RewardTerm(name="height_error", function=height_error, weight=-10.0),
     RewardTerm(name="pose_error", function=pose_error, weight=-0.05),
     RewardTerm(name="restless", function=restless, weight=-0.01),
