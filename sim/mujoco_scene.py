@@ -17,6 +17,7 @@ GROUND = "ground"
 PAYLOAD = "payload"
 NO_MASS = 1e-9  # kg of a payload body that weighs nothing
 _GROUND_TYPE, _GROUND_AFFINITY = 2, 1  # the ground touches geoms of contype 1, and no other ground
+_VIEW = 2.0  # m around the robot that pictures are about, where the ground would make it tens of metres
 _NET_FORCE = 3  # reduction of a contact sensor to one net force in the world frame
 
 
@@ -40,10 +41,13 @@ def build_model(scene: Scene, dt: float) -> mujoco.MjModel:
         _add_object(spec, item)
     _add_ground(spec, scene)
     _add_contact_sensors(spec, robot.contact_bodies)
+    _add_sky_and_light(spec, scene)
     try:
-        return spec.compile()
+        model = spec.compile()
     except ValueError as error:
         raise FormatError(f"{robot.model_path}: MuJoCo cannot build the scene: {error}") from None
+    model.vis.map.shadowclip = _VIEW / model.stat.extent
+    return model
 
 
 def _load(path: Path) -> mujoco.MjSpec:
@@ -109,10 +113,30 @@ def _add_ground(spec: mujoco.MjSpec, scene: Scene) -> None:
     geom = spec.worldbody.add_geom(name=GROUND, material=GROUND, **shape)
     geom.contype, geom.conaffinity, geom.condim = _GROUND_TYPE, _GROUND_AFFINITY, 3
     geom.friction[0] = scene.ground_friction
-    if not spec.lights:
-        spec.worldbody.add_light(
-            pos=[0.0, 0.0, 4.0], dir=[0.2, 0.2, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+
+
+def _add_sky_and_light(spec: mujoco.MjSpec, scene: Scene) -> None:
+    """For pictures: what the robot's own model does not bring. The light follows the robot, and so do sharp shadows."""
+    if not any(texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX for texture in spec.textures):
+        spec.add_texture(
+            name="sky",
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            width=64,
+            height=384,
+            rgb1=[0.92, 0.95, 0.98],
+            rgb2=[0.75, 0.82, 0.9],
         )
+    if not spec.lights:
+        light = spec.body(scene.robot.base_body).add_light(
+            pos=[-0.9, -1.2, 3.0],
+            dir=[0.3, 0.4, -1.0],
+            type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+            diffuse=[0.5, 0.5, 0.5],
+        )
+        light.mode = mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM
+    if isinstance(scene.ground, HeightField):
+        spec.stat.extent = _VIEW
 
 
 def _add_height_field(spec: mujoco.MjSpec, field: HeightField) -> dict:

@@ -70,3 +70,16 @@ def test_samples_that_fall_between_physics_steps_are_refused(tmp_path):
     path = save_net(mlp(6), tmp_path / "net.onnx", 6)
     with pytest.raises(ActuatorNetError, match=r"0.008 s apart, which is no whole number of physics steps of 0.005 s"):
         ActuatorNet(path, 1, 1, interval=0.008, dt=DT)
+
+
+def test_a_history_can_be_left_and_taken_up_again(tmp_path):
+    path = save_net(mlp(6), tmp_path / "net.onnx", 6)
+    first, second = (ActuatorNet(path, 3, 2, interval=2 * DT, dt=DT) for _ in range(2))
+    generator = torch.Generator().manual_seed(2)
+    samples = torch.randn(12, 2, 3, 2, generator=generator)
+    for error, velocity in samples[:7]:
+        first.effort(error, velocity)
+    first.reset(torch.tensor([1]))  # not yet acted upon when it is left
+    second.load_state_dict(first.state_dict())
+    for error, velocity in samples[7:]:
+        assert torch.equal(first.effort(error, velocity), second.effort(error, velocity))

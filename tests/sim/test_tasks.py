@@ -1,12 +1,17 @@
 """What must hold of every task."""
 
+# mujoco builds its classes at run time and ships no type stubs for them.
+# pyright: reportAttributeAccessIssue=false
+
 import math
 
+import mujoco
 import pytest
 import torch
 
 from isthmus.hardware.signals import SIGNALS
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.mujoco_scene import build_model
 from isthmus.sim.randomization import check_randomization
 from isthmus.sim.tasks import tasks
 from isthmus.sim.truth import Truth
@@ -78,3 +83,13 @@ def test_the_same_seed_gives_the_same_bits_at_any_thread_count(task):
             world.step()
         runs.append({name: value.clone() for name, value in world.read().items()})
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+
+
+@EVERY
+def test_pictures_of_every_task_have_a_sky_and_a_light(task):
+    model = build_model(task.scene(), task.physics_dt)
+    assert model.nlight >= 1
+    assert int((model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).sum()) == 1
+    assert float(model.vis.map.shadowclip * model.stat.extent) == pytest.approx(
+        2.0
+    )  # shadows are sharp around the robot
