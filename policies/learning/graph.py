@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from isthmus.hardware.kinematics import joint_frames
+from isthmus.hardware.kinematics import joint_frames, tip_error
 from isthmus.sim.rotations import rotation_matrix
 
 from ..bundle import target_output
@@ -153,9 +153,12 @@ class ContractGraph(nn.Module):
 
     def _tip_terms(self, signals: Signals) -> dict[str, torch.Tensor]:
         assert self.contract.chain is not None
-        rotations, _, tip = joint_frames(self.contract.chain, signals["joint_pos"][:, self._chain], torch)
-        error = signals["command.target"] - tip
-        return {"tip_error": (error[:, None, :] @ rotations[0])[:, 0], "tip_rotation": rotations[-1].reshape(-1, 9)}
+        chain, joint_pos, terms = self.contract.chain, signals["joint_pos"][:, self._chain], {}
+        if "tip_error" in self._terms:
+            terms["tip_error"] = tip_error(chain, joint_pos, signals["command.target"], torch)
+        if "tip_rotation" in self._terms:
+            terms["tip_rotation"] = joint_frames(chain, joint_pos, torch)[0][-1].reshape(-1, 9)
+        return terms
 
 
 def network_state_widths(network: nn.Module) -> dict[str, int]:

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames, tip_jacobian, tip_position
+from isthmus.hardware.kinematics import (
+    KinematicChain,
+    chain_from_mjcf,
+    joint_frames,
+    tip_error,
+    tip_jacobian,
+    tip_point,
+    tip_position,
+)
 from isthmus.hardware.robot import RobotSpec, load_robot, robot_names
 from isthmus.hardware.structure import FormatError
 
@@ -91,6 +99,25 @@ def test_torch_equals_numpy(chain: KinematicChain, poses: np.ndarray, dtype: tor
     _, _, tip = joint_frames(chain, torch.tensor(poses, dtype=dtype), torch)
     assert tip.dtype == dtype
     np.testing.assert_allclose(tip.numpy(), tip_position(chain, poses), atol=tolerance)
+
+
+def test_the_tip_alone_is_that_of_the_frames(chain: KinematicChain, poses: np.ndarray) -> None:
+    grid = poses[:12].reshape(3, 4, -1)
+    tip = tip_point(chain, grid)
+    assert tip.shape == (3, 4, 3)
+    np.testing.assert_allclose(tip, joint_frames(chain, grid)[2], atol=1e-12)
+    np.testing.assert_allclose(tip_point(chain, torch.tensor(grid), torch).numpy(), tip, atol=1e-12)
+
+
+def test_the_tips_error_is_seen_from_mujocos_first_link(
+    model: mujoco.MjModel, spec: RobotSpec, chain: KinematicChain, poses: np.ndarray
+) -> None:
+    points = np.random.default_rng(1).normal(size=(len(poses), 3))
+    body = int(model.joint(chain.joint_names[0]).bodyid[0])
+    for pose, point, error in zip(poses, points, tip_error(chain, poses, points), strict=True):
+        data = simulated(model, spec, chain, pose)
+        expected = data.xmat[body].reshape(3, 3).T @ (point - data.site(spec.tip_site).xpos)
+        np.testing.assert_allclose(error, expected, atol=1e-9)
 
 
 def test_torch_gradients_are_the_jacobian(chain: KinematicChain, poses: np.ndarray) -> None:
