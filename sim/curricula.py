@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 
@@ -60,19 +60,8 @@ class AutomaticRanges:
 
     def __init__(self, world: "World", config: RangesBySuccess) -> None:
         self._world = world
-        terms = [term for term in world.randomization if _wanted(term, config.parameters)]
-        growing = [term for term in terms if isinstance(term, RandomTerm) and (config.parameters or _can_grow(term))]
-        for term in terms:
-            if config.parameters and term.when != "reset":
-                name = ", ".join(parameters_of(term))
-                raise CurriculumError(
-                    f"{name}: is drawn at {term.when}, but only what is drawn at reset grows by success"
-                )
-        if len(growing) < len(terms) and config.parameters:
-            raise CurriculumError(
-                f"{', '.join(config.parameters)}: parameters that are drawn together cannot grow by success"
-            )
-        self.automatic = AutomaticRandomization(tuple(growing), world.num_envs, world.generator, config.automatic)
+        growing = _growing(world.randomization, config.parameters)
+        self.automatic = AutomaticRandomization(growing, world.num_envs, world.generator, config.automatic)
         self._ranges: tuple[RandomTerm, ...] = ()
         self._use()
 
@@ -215,8 +204,28 @@ def _wanted(term: Term, names: tuple[str, ...]) -> bool:
     return not names or bool(set(parameters_of(term)) & set(names))
 
 
-def _can_grow(term: RandomTerm) -> bool:
+def _growing(terms: tuple[Term, ...], names: tuple[str, ...]) -> tuple[RandomTerm, ...]:
+    """Terms whose ranges grow by success: the named ones, which must be able to, or all that are."""
+    if not names:
+        return tuple(term for term in terms if _can_grow(term))
+    found: list[RandomTerm] = []
+    for term in terms:
+        if not _wanted(term, names):
+            continue
+        if isinstance(term, CorrelatedTerm):
+            raise CurriculumError(f"{', '.join(term.parameters)}: are drawn together, so neither can grow by success")
+        if term.when != "reset":
+            raise CurriculumError(
+                f"{term.parameter}: is drawn at {term.when}, but only what is drawn at reset grows by success"
+            )
+        found.append(term)
+    return tuple(found)
+
+
+def _can_grow(term: Term) -> TypeGuard[RandomTerm]:
     """Whether success at the ends of its range can say anything, and there is a range."""
+    if isinstance(term, CorrelatedTerm):
+        return False
     low, high = term.distribution.support
     one = isinstance(term.distribution, Uniform | LogUniform) and parameter_info(term.parameter).width == 1
     return one and low < high and term.when == "reset"

@@ -19,6 +19,13 @@ ALL = torch.arange(N)
 BY_SUCCESS = RangesBySuccess(automatic=AutomaticConfig(buffer=16, step=0.1))
 BY_STEPS = RangesBySteps(schedule=Schedule(start=0.0, end=1.0, begin_steps=10 * N, end_steps=110 * N))
 
+TOGETHER = CorrelatedTerm(
+    parameters=("gain_scale", "mass_scale"),
+    distribution=TruncatedMultivariateNormal(
+        mean=(1.1, 1.0), covariance=((0.01, 0.005), (0.005, 0.01)), low=(1.05, 0.8), high=(1.3, 1.2)
+    ),
+)
+
 
 def make(name="cartpole-balance", ranges=None, randomization=None):
     task = get_task(name)
@@ -111,14 +118,8 @@ def test_half_a_schedule_is_half_a_range():
 
 
 def test_parameters_that_are_drawn_together_widen_together():
-    together = CorrelatedTerm(
-        parameters=("gain_scale", "mass_scale"),
-        distribution=TruncatedMultivariateNormal(
-            mean=(1.1, 1.0), covariance=((0.01, 0.005), (0.005, 0.01)), low=(1.05, 0.8), high=(1.3, 1.2)
-        ),
-    )
     ranges = RangesBySteps(schedule=Schedule(start=0.25, end=1.0, begin_steps=0, end_steps=10**9))
-    world = make(ranges=ranges, randomization=(together,))
+    world = make(ranges=ranges, randomization=(TOGETHER,))
     low, high = world.randomizer.terms[0].distribution.support
     assert low == pytest.approx((1.05, 0.95)) and high == pytest.approx((1.1125, 1.05))
 
@@ -138,6 +139,7 @@ PUSHED = RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.5, high=1
         (RangesBySuccess(automatic=AutomaticConfig(), parameters=("gravity",)), None, r"\['gravity'\] cannot grow"),
         (RangesBySuccess(automatic=AutomaticConfig(), parameters=("gain_scale",)), (PUSHED,), "drawn at interval"),
         (RangesBySuccess(automatic=AutomaticConfig()), (PUSHED,), "no range to widen"),
+        (RangesBySuccess(automatic=AutomaticConfig(), parameters=("mass_scale",)), (TOGETHER,), "are drawn together"),
         (RangesBySteps(schedule=Schedule(start=0.0, end=1.5, begin_steps=0, end_steps=1)), None, r"lie in 0 \.\. 1"),
         (RangesBySteps(schedule=Schedule(start=0.0, end=math.nan, begin_steps=0, end_steps=1)), None, "finite"),
     ],
