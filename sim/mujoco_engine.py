@@ -37,7 +37,7 @@ class MujocoEngine:
         self._sensors = self.batch.bind("sensordata") if self._contacts else np.zeros((num_envs, 0))
         self._wrench = self.batch.bind("xfrc_applied") if scene.free_bodies else None
         self._acceleration = self.batch.bind("qacc") if scene.robot.floating else None
-        self._servo: tuple[torch.Tensor, ...] | None = None  # gains that the actuators have; None for plain efforts
+        self._servo: torch.Tensor | None = None  # (3, N, n) gains that the actuators have; None for plain efforts
         self._gain, self._bias, self._range = (
             self.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm", "forcerange")
         )
@@ -192,6 +192,9 @@ class MujocoEngine:
 
     def failed(self) -> torch.Tensor:
         """See Engine."""
+        finite = torch.isfinite(self._pos.sum() + self._vel.sum())
+        if finite and not self.batch.warning.any():  # as nearly always; by environment it takes several times as long
+            return torch.zeros(self.num_envs, dtype=torch.bool)
         warned = self.batch.warning.reshape(self.num_envs, -1).any(axis=-1)
         return torch.from_numpy(warned) | ~torch.isfinite(self._pos.sum(-1) + self._vel.sum(-1))
 
@@ -207,13 +210,19 @@ class MujocoEngine:
         return self._renderer.draw(data, chase_camera(data.body(self.scene.robot.base_body).xpos, size))
 
     def _set_servo(self, *gains: torch.Tensor) -> None:
-        if self._servo is not None and all(torch.equal(a, b) for a, b in zip(self._servo, gains, strict=True)):
+        """Give the actuators gains (kp, kd, effort limit), (N, n) or (n,) each, in the environments where they changed."""
+        now = torch.stack([gain.expand(self.num_envs, -1) for gain in gains])
+        if self._servo is None:
+            rows = np.arange(self.num_envs)
+        elif torch.equal(now, self._servo):
             return
-        self._servo = tuple(gain.clone() for gain in gains)
-        kp, kd, limit = (gain.double().numpy() for gain in gains)
-        self._gain[:, :, 0] = kp
-        self._bias[:, :, 1], self._bias[:, :, 2] = -kp, -kd
-        self._range[:, :, 0], self._range[:, :, 1] = -limit, limit
+        else:
+            rows = (now != self._servo).any(-1).any(0).nonzero().flatten().numpy()
+        self._servo = now
+        kp, kd, limit = now[:, rows].double().numpy()
+        self._gain[rows, :, 0] = kp
+        self._bias[rows, :, 1], self._bias[rows, :, 2] = -kp, -kd
+        self._range[rows, :, 0], self._range[rows, :, 1] = -limit, limit
 
     def _free_index(self, name: str) -> tuple[int, int, int]:
         """Address in qpos, address in qvel, body id."""

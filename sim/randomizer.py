@@ -2,7 +2,7 @@
 
 import torch
 
-from .distributions import RandomizationError
+from .distributions import RandomizationError, Uniform
 from .randomization import CorrelatedTerm, Term, When, check_randomization, is_length, parameter_info, parameters_of
 from .world_parameters import EACH_JOINT
 
@@ -31,6 +31,7 @@ class Randomizer:
             if term.interval_s is not None
         }
         self._draw_phases(torch.arange(num_envs, device=generator.device))
+        self._together = self._find_together()
 
     def value(self, name: str) -> torch.Tensor:
         """A parameter's values (num_envs, width): drawn ones, or the neutral where it is not randomised."""
@@ -47,8 +48,12 @@ class Randomizer:
         if ids.numel() == 0:
             return ()
         terms = [term for term in self.terms if term.when == when]
+        together = self._together.get(when)
+        if together is not None:
+            together.draw(ids, self._generator, self.values)
         for term in terms:
-            self._draw(term, ids)
+            if together is None or term not in together.terms:
+                self._draw(term, ids)
         if when == "reset":
             self._draw_phases(ids)
         return tuple(dict.fromkeys(name for term in terms for name in parameters_of(term)))
@@ -83,6 +88,7 @@ class Randomizer:
                 f" {_text(self.terms)}, with the same when and interval_s, got {_text(terms)}"
             )
         self.terms = terms
+        self._together = self._find_together()
 
     def put(self, name: str, ids: torch.Tensor, values: torch.Tensor) -> None:
         """Set a randomised parameter of environments `ids` (k,) to values (k, width) that were drawn elsewhere."""
@@ -120,6 +126,18 @@ class Randomizer:
             wait.copy_(state[f"wait_s/{index}"])
         self._generator.set_state(state["generator"].cpu())
 
+    def _find_together(self) -> dict[str, "_Uniforms"]:
+        """By time, the terms that one draw can serve: uniform ones on whole parameters that no other term of that time sets."""
+        found: dict[str, _Uniforms] = {}
+        for when in dict.fromkeys(term.when for term in self.terms):
+            terms = [term for term in self.terms if term.when == when]
+            names = [name for term in terms for name in parameters_of(term)]
+            plain = [term for term in terms if _is_plain(term) and names.count(parameters_of(term)[0]) == 1]
+            if plain:
+                widths = [self.values[parameters_of(term)[0]].shape[1] for term in plain]
+                found[when] = _Uniforms(tuple(plain), widths, self._generator.device)
+        return found
+
     def _draw(self, term: Term, ids: torch.Tensor) -> None:
         count, generator = ids.numel(), self._generator
         if isinstance(term, CorrelatedTerm):
@@ -156,6 +174,29 @@ class Randomizer:
             raise RandomizationError(
                 f"{term.parameter}: component must lie in 0 .. {self.num_joints - 1}, a joint, got {term.component}"
             )
+
+
+class _Uniforms:
+    """Uniform terms drawn at once: many small draws take longer than one."""
+
+    def __init__(self, terms: tuple[Term, ...], widths: list[int], device: torch.device) -> None:
+        self.terms, self._widths = terms, widths
+        self._names = [parameters_of(term)[0] for term in terms]
+        bounds = torch.tensor([term.distribution.support for term in terms], device=device)
+        self._low, self._high = bounds.repeat_interleave(torch.tensor(widths, device=device), 0).T.contiguous()
+
+    def draw(self, ids: torch.Tensor, generator: torch.Generator, values: dict[str, torch.Tensor]) -> None:
+        """Draw anew in environments `ids` (k,) int64, into `values`."""
+        unit = torch.rand((ids.numel(), len(self._low)), generator=generator, device=generator.device)
+        drawn = torch.clamp(torch.lerp(self._low, self._high, unit), self._low, self._high)
+        for name, part in zip(self._names, drawn.split(self._widths, dim=1), strict=True):
+            values[name][ids] = part
+
+
+def _is_plain(term: Term) -> bool:
+    if isinstance(term, CorrelatedTerm) or term.component is not None or is_length(term.parameter):
+        return False
+    return isinstance(term.distribution, Uniform)
 
 
 def _slot(term: Term) -> tuple[object, ...]:
