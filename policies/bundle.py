@@ -27,7 +27,7 @@ _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(re.escape(DIGEST_KEY.encode()) + rb".{1,4}?([0-9a-f]{64})", re.DOTALL)
 SCHEMA = 1
 PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
-GOLDEN_TOLERANCE = 1e-5  # rad, and the same number for action units
+GOLDEN_TOLERANCE = 1e-5  # rad, action units, and of other units this share of the largest value
 
 
 class BundleError(IsthmusError, ValueError):
@@ -264,7 +264,8 @@ def _replay(bundle: Bundle) -> None:
     for row in range(len(golden[target])):
         outputs = policy.run({name: golden[name][row] for name in signals})
         for name in checked:
-            error = float(np.max(np.abs(outputs[name] - golden[name][row])))
+            size = max(1.0, float(np.max(np.abs(golden[name][row]))))
+            error = float(np.max(np.abs(outputs[name] - golden[name][row]))) / size
             if not error <= GOLDEN_TOLERANCE:
                 raise BundleError(
                     f"{bundle.path}: golden row {row}: {name} is off by {error:.3g}, more than {GOLDEN_TOLERANCE}; "

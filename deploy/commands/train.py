@@ -46,9 +46,8 @@ class Train:
 
     def run(self) -> int:
         """Train, evaluate, say what came of it."""
-        from isthmus.hardware.structure import read_json
         from isthmus.policies.interval import wilson_interval
-        from isthmus.policies.learning.recipe import CONFIG_FILE, Run, Session, TrainConfig
+        from isthmus.policies.learning.recipe import Run, Session, read_config
 
         from ..progress import training_progress
         from .checks import check_range
@@ -67,7 +66,7 @@ class Train:
             time_limit=self.time_limit,
             wandb=self.wandb,
         )
-        known = read_json(self.out / CONFIG_FILE, TrainConfig) if config is None else config
+        known = read_config(self.out) if config is None else config
         progress = functools.partial(training_progress, "training", self.time_limit)
         if known.processes > 1:
             session.train_together(known.processes, progress)

@@ -3,13 +3,15 @@
 import importlib.metadata
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
 from isthmus.hardware.structure import FormatError, read_json, write_json
+from isthmus.sim.curricula import RangesBySuccess
+from isthmus.sim.curriculum import AutomaticConfig
 from isthmus.sim.engines import make_engine
 from isthmus.sim.randomization import Term, override
 from isthmus.sim.tasks import get_task
@@ -19,15 +21,18 @@ from ..bundle import Bundle, Provenance
 from ..contracts import get_contract
 from ..curve import Curve, CurvePoint
 from .checkpoint import CHECKPOINT_FILE, CheckpointError
+from .curve_plot import plot_curve
 from .distributed import launch, this_process
 from .env import ContractEnv
 from .evaluate import Evaluation, evaluate
 from .export import export_bundle
-from .ppo_config import PPOConfig
+from .mirrors import get_reflection, mirror_spec
+from .players import NetworkPlayer
+from .ppo_config import PPOConfig, TrainConfigError
 from .threads import available_cores, one_torch_thread
 from .trainer import RANK_SEED, OnProgress, Progress, Trainer
 
-CONFIG_FILE, CURVE_FILE = "train.json", "curve.json"
+CONFIG_FILE, CURVE_FILE, CURVE_PICTURE = "train.json", "curve.json", "curve.png"
 EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
 
 
@@ -42,17 +47,30 @@ class TrainConfig:
     iterations: int = 120
     ppo: PPOConfig = field(default_factory=PPOConfig)
     randomization: tuple[Term, ...] = ()  # put in place of the task's own terms on the same parameters
+    adaptive: bool = False  # randomised ranges grow with success, from the neutral values to the whole
     engine: str = "mujoco"  # of ENGINES
     device: str = "cpu"  # of the engine and the networks
 
 
-def make_world(config: TrainConfig, num_envs: int, seed: int) -> World:
-    """A world of the run's task and randomisation."""
+def make_world(
+    config: TrainConfig, num_envs: int, seed: int, *, training: bool = False, randomise: bool = True
+) -> World:
+    """A world of the run's task and randomisation, over whole ranges unless it is for `training`."""
     task = get_task(config.task)
     engine = make_engine(
         config.engine, task.scene(), num_envs, dt=task.physics_dt, device=config.device, threads=available_cores()
     )
-    return World(task, engine, seed=seed, randomization=override(task.randomization, config.randomization))
+    terms = override(task.randomization, config.randomization) if randomise else ()
+    ranges = RangesBySuccess(automatic=AutomaticConfig()) if training and config.adaptive else None
+    return World(task, engine, seed=seed, randomization=terms, ranges=ranges)
+
+
+def read_config(directory: Path) -> TrainConfig:
+    """The configuration of a run that was begun before; raises CheckpointError when there is none."""
+    try:
+        return read_json(directory / CONFIG_FILE, TrainConfig)
+    except FormatError as error:
+        raise CheckpointError(f"{directory} is not a training run: {error}") from None
 
 
 class Run:
@@ -63,8 +81,9 @@ class Run:
         one_torch_thread()  # before the engine starts its own
         self.contract = get_contract(config.task)
         world_seed = config.seed + RANK_SEED * this_process().rank
-        self.env = ContractEnv(make_world(config, config.num_envs, world_seed), self.contract)
-        self.trainer = Trainer(self.env, config.ppo, directory, seed=config.seed, figures=self._figures)
+        self.env = ContractEnv(make_world(config, config.num_envs, world_seed, training=True), self.contract)
+        mirror = None if config.ppo.symmetry is None else mirror_spec(self.env, get_reflection(config.task))
+        self.trainer = Trainer(self.env, config.ppo, directory, seed=config.seed, mirror=mirror, figures=self._figures)
         self.curve: list[CurvePoint] = []
 
     def _figures(self) -> dict[str, float]:
@@ -73,15 +92,34 @@ class Run:
     @classmethod
     def open(cls, directory: Path) -> "Run":
         """A run that was begun before, at its last checkpoint; raises CheckpointError when there is none."""
-        try:
-            config = read_json(directory / CONFIG_FILE, TrainConfig)
-        except FormatError as error:
-            raise CheckpointError(f"{directory} is not a training run: {error}") from None
-        run = cls(directory, config)
+        run = cls(directory, read_config(directory))
         run.trainer.load(directory / CHECKPOINT_FILE, resume=True)
         if (directory / CURVE_FILE).is_file():
             run.curve = list(read_json(directory / CURVE_FILE, Curve).points)
         return run
+
+    @classmethod
+    def look_at(cls, directory: Path) -> "Run":
+        """The trained networks of a run, quickly, for evaluation and export; to train on, `open` it."""
+        run = cls(directory, replace(read_config(directory), num_envs=1, adaptive=False))
+        run.trainer.load(directory / CHECKPOINT_FILE, resume=False)
+        return run
+
+    def learn_from(self, teacher: Path) -> None:
+        """Take the policy of a run as the teacher of a distillation.
+
+        Raises:
+            CheckpointError: a policy of another task, or one that sees other values.
+        """
+        config = read_config(teacher)
+        if config.task != self.config.task:
+            raise CheckpointError(f"teacher {teacher} learned {config.task!r}, the student learns {self.config.task!r}")
+        try:
+            self.trainer.load_teacher(teacher / CHECKPOINT_FILE)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"teacher {teacher} sees other values than there are here, such as other randomised parameters: {error}"
+            ) from None
 
     def start_from(self, other: Path) -> None:
         """Take the networks of another run or checkpoint as the starting point."""
@@ -100,6 +138,8 @@ class Run:
         if first:
             write_json(self.directory / CONFIG_FILE, self.config)
 
+        names = [metric.name for metric in self.env.world.task.metrics]
+
         def record(progress: Progress) -> None:
             metrics = progress.metrics
             self.curve.append(
@@ -108,6 +148,7 @@ class Run:
                     seconds=progress.seconds,
                     reward=metrics["reward/total"],
                     success=metrics.get("episode/success"),
+                    metrics={name: metrics[f"episode/{name}"] for name in names if f"episode/{name}" in metrics},
                 )
             )
             if on_progress is not None:
@@ -122,15 +163,31 @@ class Run:
             )
         finally:
             if first:
-                write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
+                curve = Curve(points=tuple(self.curve))
+                write_json(self.directory / CURVE_FILE, curve)
+                plot_curve(curve, self.env.world.task, self.directory / CURVE_PICTURE)
 
     def evaluate(self, episodes: int) -> Evaluation:
         """Success in fresh worlds of the same randomisation."""
         world = make_world(self.config, episodes, self.config.seed + EVALUATION_SEED)
-        return evaluate(world, self.env.graph, self.trainer.actor)
+        return evaluate(world, self.player())
+
+    def player(self) -> NetworkPlayer:
+        """The policy as it is trained, to be evaluated or watched."""
+        return NetworkPlayer(self.env.graph, self.trainer.actor, self.config.ppo.actor_group)
+
+    @property
+    def privileged(self) -> bool:
+        """Whether the policy sees what only a simulator knows, so that no robot can run it."""
+        return self.config.ppo.actor_group == "critic"
 
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
-        """Write the policy as a bundle and verify it."""
+        """Write the policy as a bundle and verify it; raises TrainConfigError for one that no robot can run."""
+        if self.privileged:
+            raise TrainConfigError(
+                f"the policy in {self.directory} sees what only a simulator knows, so no robot can run it: "
+                f"let a student learn from it (isthmus train --task {self.config.task} --teacher {self.directory} --out ...)"
+            )
         steps = self.config.processes * self.trainer.steps  # exporting is done by one process alone
         world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
         return export_bundle(
@@ -145,6 +202,7 @@ class Session:
     directory: Path
     config: TrainConfig | None  # None: go on with the run in the directory
     init: Path | None = None  # run or checkpoint to take the networks of
+    teacher: Path | None = None  # run whose policy a student learns from
     iterations: int | None = None  # in all
     time_limit: float | None = None  # s
     wandb: bool = False
@@ -156,6 +214,8 @@ class Session:
         run = Run(self.directory, self.config)
         if self.init is not None:
             run.start_from(self.init)
+        if self.teacher is not None:
+            run.learn_from(self.teacher)
         return run
 
     def train(self, on_progress: OnProgress | None = None) -> Run:
