@@ -1,6 +1,6 @@
 """The learning curve of a training run as a file; needs no trainer to be read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,6 +11,7 @@ class CurvePoint:
     seconds: float
     reward: float
     success: float | None  # of the episodes that ended in this iteration
+    metrics: dict[str, float] = field(default_factory=dict)  # the task's, of the same episodes, each in its unit
 
 
 @dataclass(frozen=True, kw_only=True)

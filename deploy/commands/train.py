@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from isthmus.policies.learning.ppo_config import PPOConfig
     from isthmus.policies.learning.recipe import TrainConfig
 
 
@@ -35,6 +36,18 @@ class Train:
     """Episodes of the evaluation at the end."""
     network: Literal["mlp", "gru"] = "mlp"
     """Policy and critic: a multilayer perceptron, or one behind a GRU that remembers."""
+    precision: Literal["fp32", "bf16", "auto"] | None = None
+    """Of the hidden layers while training; auto: bfloat16 where the processor is quick at it. The task's own if not given."""
+    symmetry: bool = False
+    """Learn from the mirror image of every sample too, for tasks that have one."""
+    rnd: float | None = None
+    """Weight of a reward for states that were seldom seen (random network distillation)."""
+    privileged: bool = False
+    """Train a teacher, which sees all that the simulator knows; no robot can run it, but students learn from it (--teacher)."""
+    teacher: Path | None = None
+    """Learn from the policy of this run instead of from rewards."""
+    adaptive: bool = False
+    """Begin without randomisation and widen each range while the policy succeeds at its ends."""
     engine: Literal["mujoco", "genesis"] = "mujoco"
     """Physics: MuJoCo on the CPU, or Genesis (pip install 'isthmus[genesis]')."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -47,7 +60,7 @@ class Train:
     def run(self) -> int:
         """Train, evaluate, say what came of it."""
         from isthmus.policies.interval import wilson_interval
-        from isthmus.policies.learning.recipe import Run, Session, read_config
+        from isthmus.policies.learning.recipe import CURVE_PICTURE, Run, Session, read_config
 
         from ..progress import training_progress
         from .checks import check_range
@@ -57,11 +70,14 @@ class Train:
             check_range(f"--{option}", value, 1)
         check_range("--iterations", self.iterations, 1)
         check_range("--time-limit", self.time_limit, 1)
+        check_range("--rnd", self.rnd, 0)
+        self._check_together()
         config = None if self.resume else self._config()
         session = Session(
             directory=self.out,
             config=config,
             init=None if self.resume else self.init,
+            teacher=None if self.resume else self.teacher,
             iterations=self.iterations,
             time_limit=self.time_limit,
             wandb=self.wandb,
@@ -76,9 +92,13 @@ class Train:
                 run = session.train(show)
         result = run.evaluate(self.evaluate)
         low, high = wilson_interval(int(result.success.sum()), self.evaluate)
+        following = f"isthmus export {self.out} --out policy.onnx, or see it: isthmus play {self.out} --out film.gif"
+        if run.privileged:
+            following = f"isthmus train --task {run.config.task} --teacher {self.out} --out student"
         print(
             f"{run.trainer.iteration} iterations in {run.trainer.seconds:.0f} s; {100 * result.rate:.1f} % of {self.evaluate} simulated "
-            f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %)\nnext: isthmus export {self.out} --out policy.onnx"
+            f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %)\n"
+            f"learning curve: {self.out / CURVE_PICTURE}\nnext: {following}"
         )
         return 0
 
@@ -102,8 +122,49 @@ class Train:
             num_envs=self.envs or (preset.gpu_num_envs if on_gpu else preset.num_envs),
             processes=self.nproc,
             iterations=self.iterations or (preset.gpu_iterations if on_gpu else preset.iterations),
-            ppo=replace(preset.ppo, network=self.network),
+            ppo=self._ppo(preset.ppo),
+            adaptive=self.adaptive,
             engine=self.engine,
             device=self.device,
             randomization=() if self.calibration is None else random_terms(load_identified(self.calibration)),
+        )
+
+    def _check_together(self) -> None:
+        """Refuse options that exclude each other, before anything is built."""
+        from .checks import OptionError
+
+        given = {
+            "--precision": self.precision is not None,
+            "--symmetry": self.symmetry,
+            "--rnd": self.rnd is not None,
+            "--privileged": self.privileged,
+            "--teacher": self.teacher is not None,
+            "--adaptive": self.adaptive,
+        }
+        with_resume = [name for name, is_given in given.items() if is_given]
+        if self.resume and with_resume:
+            raise OptionError(f"{', '.join(with_resume)}: a resumed run keeps what it began with; leave out")
+        with_teacher = [name for name in ("--precision", "--symmetry", "--rnd", "--privileged") if given[name]]
+        if self.teacher is not None and with_teacher:
+            raise OptionError(f"--teacher goes without {', '.join(with_teacher)}: a student learns by imitation alone")
+
+    def _ppo(self, own: "PPOConfig") -> "PPOConfig":
+        """The task's settings with what was asked for."""
+        from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
+        from isthmus.policies.learning.ppo_config import DistillationConfig, RNDConfig, SymmetryConfig
+        from isthmus.policies.learning.recipe import read_config
+        from isthmus.policies.learning.trainer import read_teacher
+
+        distillation = None
+        if self.teacher is not None:
+            read_config(self.teacher)  # says so where it is no run
+            distillation = DistillationConfig(teacher=read_teacher(self.teacher / CHECKPOINT_FILE))
+        return replace(
+            own,
+            network=self.network,
+            precision=own.precision if self.precision is None else self.precision,
+            symmetry=SymmetryConfig() if self.symmetry else None,
+            rnd=None if self.rnd is None else RNDConfig(weight=self.rnd),
+            actor_group="critic" if self.privileged else "actor",
+            distillation=distillation,
         )

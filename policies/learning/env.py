@@ -52,7 +52,7 @@ class ContractEnv(TensorState, VecEnv):
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
-        self._sizes = _sizes(world.randomization)
+        self._sizes = parameter_sizes(world.randomization)
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
         self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
@@ -125,10 +125,7 @@ class ContractEnv(TensorState, VecEnv):
     def _observe(self) -> None:
         self._signals = self.world.read()
         self._actor, self.state = self.graph.observe(self._signals, self.state)
-        world = self.world
-        hidden = [value / self._sizes[name] for name, value in world.parameters.items()]
-        truth = [function(self._truth) for function in world.task.privileged]
-        self._critic = torch.cat([self._actor, *truth, *hidden], dim=-1)
+        self._critic = critic_observation(self._actor, self._truth, self._sizes)
 
 
 def _checked(what: str, value: torch.Tensor, num_envs: int) -> torch.Tensor:
@@ -146,7 +143,14 @@ def _check_finite(what: str, value: torch.Tensor) -> None:
         )
 
 
-def _sizes(terms: tuple[Term, ...]) -> dict[str, float]:
+def critic_observation(actor: torch.Tensor, truth: Truth, sizes: Mapping[str, float]) -> torch.Tensor:
+    """What the policy sees (N, d), what the task's privileged functions say, and the world's randomised parameters by size, (N, c)."""
+    world = truth.world
+    hidden = [value / sizes[name] for name, value in world.parameters.items()]
+    return torch.cat([actor, *(function(truth) for function in world.task.privileged), *hidden], dim=-1)
+
+
+def parameter_sizes(terms: tuple[Term, ...]) -> dict[str, float]:
     """Largest size of every randomised parameter, which critics see divided by it."""
     sizes: dict[str, float] = {}
     for term in terms:

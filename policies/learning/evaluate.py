@@ -1,5 +1,6 @@
 """How well a policy does in simulation: success with an interval, metrics, return."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -9,7 +10,9 @@ from isthmus.sim.world import World
 
 from ..interval import wilson_interval
 from .episodes import EpisodeStatistics
-from .graph import ContractGraph, network_state_widths, run_network
+from .players import Player
+
+OnTick = Callable[[int], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +36,28 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(world: World, graph: ContractGraph, actor: torch.nn.Module) -> Evaluation:
-    """One episode in each environment of `world`, all started anew. An episode ends with success, failure or time."""
+def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Evaluation:
+    """One episode in each environment of `world`, all started anew. An episode ends with success, failure or time.
+
+    Args:
+        world: where; physics goes on in environments whose episode has ended until all have.
+        player: who acts.
+        on_tick: called with the number of ticks that have passed, first with 0; asks by True to go on after the last episode's end.
+    """
     world.reset(torch.arange(world.num_envs))
+    player.reset(world)
     task, count = world.task, world.num_envs
-    widths = {**graph.state_widths, **network_state_widths(actor)}
-    state = {name: torch.zeros(count, width) for name, width in widths.items()}
     statistics = EpisodeStatistics(task, count)
     running = torch.ones(count, dtype=torch.bool)
     ended_well = torch.zeros(count, dtype=torch.bool)
     seconds, returns = torch.zeros(count), torch.zeros(count)
     metrics = {metric.name: torch.zeros(count) for metric in task.metrics}
-    last = torch.zeros(count, graph.num_actions)
+    last = torch.zeros(count, player.num_actions)
+    truth = Truth(world, action=last, last_action=last)
+    watched = on_tick is not None and on_tick(0)
     for tick in range(task.ticks):
-        signals = world.read()
-        observation, following = graph.observe(signals, state)
-        action, memory = run_network(actor, observation, state)
-        state = {**graph.remember(following, action), **memory}
-        world.write(graph.act(action, signals))
+        action, target = player.act(world.read(), truth)
+        world.write(target)
         world.step()
         truth = Truth(world, action=action, last_action=last)
         last = action
@@ -65,4 +72,7 @@ def evaluate(world: World, graph: ContractGraph, actor: torch.nn.Module) -> Eval
         seconds = torch.where(ends, torch.full_like(seconds, (tick + 1) * task.period), seconds)
         metrics = {name: torch.where(ends, statistics.metrics[name], value) for name, value in metrics.items()}
         running = running & ~ends
+        watched = on_tick is not None and on_tick(tick + 1)
+        if not watched and not bool(running.any()):
+            break
     return Evaluation(success=ended_well, seconds=seconds, returns=returns, metrics=metrics)

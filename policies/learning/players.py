@@ -1,0 +1,128 @@
+"""Who acts in an evaluation: a network as it is trained, a bundle as it is deployed, or nobody who has learnt anything."""
+
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+
+from isthmus.sim.truth import Truth
+from isthmus.sim.world import World
+
+from ..bundle import Bundle, target_output
+from ..contract import Contract, ContractError, bind
+from .env import critic_observation, parameter_sizes
+from .graph import ContractGraph, Signals, network_state_widths, run_network
+from .ppo_config import Group
+
+Untrained = Literal["zero", "random"]
+_OF_JOINTS = ("joint_pos", "joint_vel", "joint_target", "joint_effort_target")  # signals with one value per joint
+
+
+class Player(Protocol):
+    """Gives a batch of robots their actions."""
+
+    num_actions: int
+
+    def reset(self, world: World) -> None:
+        """Episodes begin in all environments of this world."""
+        ...
+
+    def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
+        """Action (N, a) and target (N, w) for this tick's signals; only players that no robot can have look at the truth."""
+        ...
+
+
+class NetworkPlayer:
+    """A network behind its contract, in torch; group "critic" for one that sees what only a simulator knows."""
+
+    def __init__(self, graph: ContractGraph, network: torch.nn.Module, group: Group = "actor") -> None:
+        self._graph, self._network, self._group = graph, network, group
+        self.num_actions = graph.num_actions
+        self._state: dict[str, torch.Tensor] = {}
+        self._sizes: dict[str, float] = {}
+
+    def reset(self, world: World) -> None:
+        """See Player."""
+        widths = {**self._graph.state_widths, **network_state_widths(self._network)}
+        self._state = {name: torch.zeros(world.num_envs, width) for name, width in widths.items()}
+        self._sizes = parameter_sizes(world.randomization)
+
+    def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Player."""
+        observation, following = self._graph.observe(signals, self._state)
+        seen = critic_observation(observation, truth, self._sizes) if self._group == "critic" else observation
+        action, memory = run_network(self._network, seen, self._state)
+        self._state = {**self._graph.remember(following, action), **memory}
+        return action, self._graph.act(action, signals)
+
+
+class UntrainedPlayer:
+    """Actions of 0, or uniform in -1 .. 1, through the contract."""
+
+    def __init__(self, graph: ContractGraph, actions: Untrained, seed: int) -> None:
+        self._graph, self._actions = graph, actions
+        self.num_actions = graph.num_actions
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def reset(self, world: World) -> None:
+        """See Player."""
+
+    def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Player."""
+        count = truth.world.num_envs
+        action = torch.zeros(count, self.num_actions)
+        if self._actions == "random":
+            action = 2.0 * torch.rand(count, self.num_actions, generator=self._generator) - 1.0
+        return action, self._graph.act(action, signals)
+
+
+class BundlePlayer:
+    """A bundle in onnxruntime, once for each environment: what is seen is what is deployed."""
+
+    def __init__(self, bundle: Bundle, world: World) -> None:
+        """Raises ContractError for a bundle that does not fit the world's robot or task."""
+        contract = bundle.manifest.contract
+        check_fits(contract, world)
+        self._order = torch.tensor(bind(contract, world.robot), dtype=torch.long)
+        self._inverse = torch.argsort(self._order)
+        self._target = target_output(contract)
+        self._target_of_joints = contract.action.target in _OF_JOINTS
+        self._signals = contract.signals
+        self._policies = [bundle.policy() for _ in range(world.num_envs)]
+        self.num_actions = len(contract.action.joints)
+
+    def reset(self, world: World) -> None:
+        """See Player."""
+        for policy in self._policies:
+            policy.reset()
+
+    def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Player."""
+        given = {
+            name: (signals[name][:, self._order] if name in _OF_JOINTS else signals[name]).numpy()
+            for name in self._signals
+        }
+        outputs = [
+            policy.run({name: rows[env] for name, rows in given.items()}) for env, policy in enumerate(self._policies)
+        ]
+        action, target = (
+            torch.from_numpy(np.stack(rows))
+            for rows in (
+                [out["base_action"] + out["gate"] * out["residual_action"] for out in outputs],
+                [out[self._target] for out in outputs],
+            )
+        )
+        return action, target[:, self._inverse] if self._target_of_joints else target
+
+
+def check_fits(contract: Contract, world: World) -> None:
+    """Raises ContractError where a contract and a world do not belong together."""
+    period_ns = round(world.task.period * 1e9)
+    if contract.robot != world.robot.name or contract.period_ns != period_ns:
+        raise ContractError(
+            f"a policy for {contract.robot!r} at {contract.period_ns} ns does not fit task {world.task.name!r} "
+            f"({world.robot.name!r} at {period_ns} ns)"
+        )
+    missing = [name for name in contract.signals if name not in world.read()]
+    if missing:
+        raise ContractError(f"the policy needs signals {missing}, which task {world.task.name!r} does not give")
