@@ -173,9 +173,11 @@ def _add_ground(built: "gs.Scene", scene: Scene) -> None:
     if scene.ground == "none":
         return
     morph = gs.morphs.Plane()
+    # A height field collides by its cells; the distance grid that Genesis computes beside takes minutes unless it is coarse.
+    material = gs.materials.Rigid(friction=scene.ground_friction, sdf_min_res=16, sdf_max_res=16)
     if isinstance(scene.ground, HeightField):
         morph = _terrain(scene.ground)
-    built.add_entity(morph, material=gs.materials.Rigid(friction=scene.ground_friction))
+    built.add_entity(morph, material=material)
 
 
 def _terrain(field: HeightField) -> "gs.morphs.Terrain":
