@@ -19,9 +19,11 @@ from .commands.correct import Correct
 from .commands.demo import Demo
 from .commands.export import Export
 from .commands.learn import Learn
+from .commands.play import Play
 from .commands.report import Report
 from .commands.robots import Robots
 from .commands.run import Run
+from .commands.tasks import Tasks
 from .commands.train import Train
 from .commands.virtual import Virtual
 
@@ -34,7 +36,9 @@ Bench = (
 )
 
 Command = (
-    Annotated[Train, subcommand("train", prefix_name=False)]
+    Annotated[Tasks, subcommand("tasks", prefix_name=False)]
+    | Annotated[Train, subcommand("train", prefix_name=False)]
+    | Annotated[Play, subcommand("play", prefix_name=False)]
     | Annotated[Export, subcommand("export", prefix_name=False)]
     | Annotated[Run, subcommand("run", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]

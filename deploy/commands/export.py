@@ -22,17 +22,21 @@ class Export:
 
     def run(self) -> int:
         """Export, replay, describe."""
+        from isthmus.policies.bundle import target_output
         from isthmus.policies.learning.recipe import Run
 
         check_range("--evaluate", self.evaluate, 1)
         check_output("--out", self.out)
         run = Run.open(self.directory)
+        run.check_deployable()
         rate = run.evaluate(self.evaluate).rate
         bundle = run.export(self.out, simulated_success=rate)
         contract, size = bundle.manifest.contract, self.out.stat().st_size / 1024
+        rows = len(bundle.golden[target_output(contract)])
+        following = f"run {self.out} --arm soft" if contract.robot == "so101" else f"play {self.out} --out film.gif"
         print(
             f"{self.out}: {contract.task} for {contract.robot}, {size:.0f} kB, {1e9 / contract.period_ns:.0f} Hz, "
-            f"{100 * rate:.1f} % in simulation\n{len(bundle.golden['joint_target_next'])} golden rows replayed; sha256 {bundle.sha256}\n"
-            f"next: isthmus run {self.out} --arm soft"
+            f"{100 * rate:.1f} % in simulation\n{rows} golden rows replayed; sha256 {bundle.sha256}\n"
+            f"next: isthmus {following}"
         )
         return 0

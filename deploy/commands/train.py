@@ -114,15 +114,16 @@ class Train:
 
         if (self.out / CONFIG_FILE).exists():
             raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
-        check_folder("--out", self.out)
         preset, on_gpu = get_preset(get_task(self.task).name), self.device == "cuda"
+        ppo = self._ppo(preset.ppo)
+        check_folder("--out", self.out)
         return TrainConfig(
             task=self.task,
             seed=self.seed,
             num_envs=self.envs or (preset.gpu_num_envs if on_gpu else preset.num_envs),
             processes=self.nproc,
             iterations=self.iterations or (preset.gpu_iterations if on_gpu else preset.iterations),
-            ppo=self._ppo(preset.ppo),
+            ppo=ppo,
             adaptive=self.adaptive,
             engine=self.engine,
             device=self.device,
@@ -150,15 +151,15 @@ class Train:
 
     def _ppo(self, own: "PPOConfig") -> "PPOConfig":
         """The task's settings with what was asked for."""
-        from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
+        from isthmus.policies.learning.mirrors import get_reflection
         from isthmus.policies.learning.ppo_config import DistillationConfig, RNDConfig, SymmetryConfig
-        from isthmus.policies.learning.recipe import read_config
-        from isthmus.policies.learning.trainer import read_teacher
+        from isthmus.policies.learning.recipe import read_run_teacher
 
         distillation = None
         if self.teacher is not None:
-            read_config(self.teacher)  # says so where it is no run
-            distillation = DistillationConfig(teacher=read_teacher(self.teacher / CHECKPOINT_FILE))
+            distillation = DistillationConfig(teacher=read_run_teacher(self.teacher, self.task))
+        if self.symmetry:
+            get_reflection(self.task)  # says so where there is none
         return replace(
             own,
             network=self.network,

@@ -28,9 +28,9 @@ from .evaluate import Evaluation, evaluate
 from .export import export_bundle
 from .mirrors import get_reflection, mirror_spec
 from .players import NetworkPlayer
-from .ppo_config import PPOConfig, TrainConfigError
+from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError
 from .threads import available_cores, one_torch_thread
-from .trainer import RANK_SEED, OnProgress, Progress, Trainer
+from .trainer import RANK_SEED, OnProgress, Progress, Trainer, read_teacher
 
 CONFIG_FILE, CURVE_FILE, CURVE_PICTURE = "train.json", "curve.json", "curve.png"
 EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
@@ -73,6 +73,16 @@ def read_config(directory: Path) -> TrainConfig:
         raise CheckpointError(f"{directory} is not a training run: {error}") from None
 
 
+def read_run_teacher(directory: Path, task: str) -> TeacherConfig:
+    """What DistillationConfig.teacher must say for the policy of a run; raises CheckpointError for one that cannot teach the task."""
+    config = read_config(directory)
+    if config.task != task:
+        raise CheckpointError(f"teacher {directory} learned {config.task!r}, the student is to learn {task!r}")
+    if config.ppo.distillation is not None:
+        raise CheckpointError(f"teacher {directory} is a student itself; give the run that it learned from")
+    return read_teacher(directory / CHECKPOINT_FILE)
+
+
 class Run:
     """A training run in a directory: `train`, `evaluate`, `export`."""
 
@@ -99,9 +109,10 @@ class Run:
         return run
 
     @classmethod
-    def look_at(cls, directory: Path) -> "Run":
-        """The trained networks of a run, quickly, for evaluation and export; to train on, `open` it."""
-        run = cls(directory, replace(read_config(directory), num_envs=1, adaptive=False))
+    def look_at(cls, directory: Path, *, engine: str | None = None) -> "Run":
+        """The trained networks of a run on the CPU, on another engine if asked for, to evaluate; to train on, `open` it."""
+        config = read_config(directory)
+        run = cls(directory, replace(config, num_envs=1, adaptive=False, engine=engine or config.engine, device="cpu"))
         run.trainer.load(directory / CHECKPOINT_FILE, resume=False)
         return run
 
@@ -111,9 +122,7 @@ class Run:
         Raises:
             CheckpointError: a policy of another task, or one that sees other values.
         """
-        config = read_config(teacher)
-        if config.task != self.config.task:
-            raise CheckpointError(f"teacher {teacher} learned {config.task!r}, the student learns {self.config.task!r}")
+        read_run_teacher(teacher, self.config.task)
         try:
             self.trainer.load_teacher(teacher / CHECKPOINT_FILE)
         except RuntimeError as error:
@@ -176,6 +185,14 @@ class Run:
         """The policy as it is trained, to be evaluated or watched."""
         return NetworkPlayer(self.env.graph, self.trainer.actor, self.config.ppo.actor_group)
 
+    def check_deployable(self) -> None:
+        """Raises TrainConfigError for a policy that no robot can run."""
+        if self.privileged:
+            raise TrainConfigError(
+                f"the policy in {self.directory} sees what only a simulator knows, so no robot can run it: "
+                f"let a student learn from it (isthmus train --task {self.config.task} --teacher {self.directory} --out ...)"
+            )
+
     @property
     def privileged(self) -> bool:
         """Whether the policy sees what only a simulator knows, so that no robot can run it."""
@@ -183,11 +200,7 @@ class Run:
 
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
         """Write the policy as a bundle and verify it; raises TrainConfigError for one that no robot can run."""
-        if self.privileged:
-            raise TrainConfigError(
-                f"the policy in {self.directory} sees what only a simulator knows, so no robot can run it: "
-                f"let a student learn from it (isthmus train --task {self.config.task} --teacher {self.directory} --out ...)"
-            )
+        self.check_deployable()
         steps = self.config.processes * self.trainer.steps  # exporting is done by one process alone
         world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
         return export_bundle(
