@@ -27,7 +27,8 @@ class MujocoParameters:
         self._links = np.array([body for body in range(model.nbody) if body not in others])
         self._dofs = np.array([int(model.joint(name).dofadr[0]) for name in scene.robot.joint_names], dtype=int)
         self._base = model.body(scene.robot.base_body).id
-        self._changed = np.zeros(count, dtype=bool)
+        # Environments whose friction, inertia or derived constants are to follow at the next flush.
+        self._rubbing, self._weighing, self._derived = np.zeros((3, count), dtype=bool)
 
     def set(self, name: str, values: torch.Tensor, ids: torch.Tensor) -> None:
         """See Engine.set_parameter."""
@@ -39,7 +40,7 @@ class MujocoParameters:
         self.values[name][ids] = values
         rows = ids.numpy()
         if name in ("friction_scale", "damping_scale"):
-            self._friction(rows)
+            self._rubbing[rows] = True
         elif name == "contact_friction_scale":
             friction = self._batch.expand("geom_friction")
             friction[rows, :, 0] = self._model.geom_friction[:, 0] * values.double().numpy()
@@ -51,10 +52,9 @@ class MujocoParameters:
         elif name == "armature_scale":
             armature = self._batch.expand("dof_armature")
             armature[rows[:, None], self._dofs] = self._model.dof_armature[self._dofs] * values.double().numpy()
-            self._changed[rows] = True
+            self._derived[rows] = True
         else:
-            self._inertial(rows)
-            self._changed[rows] = True
+            self._weighing[rows] = self._derived[rows] = True
 
     def robot_mass(self) -> float:
         """Mass of the robot's links as in model.xml, kg."""
@@ -62,13 +62,20 @@ class MujocoParameters:
 
     def flush(self) -> None:
         """Let MuJoCo's derived constants follow the changed environments."""
-        if self._changed.any():
-            self._batch.set_const(np.flatnonzero(self._changed))
-            self._changed[:] = False
+        if self._rubbing.any():
+            self._friction(np.flatnonzero(self._rubbing))
+            self._rubbing[:] = False
+        if self._weighing.any():
+            self._inertial(np.flatnonzero(self._weighing))
+            self._weighing[:] = False
+        if self._derived.any():
+            self._batch.set_const(np.flatnonzero(self._derived))
+            self._derived[:] = False
 
     def read(self, name: str) -> torch.Tensor:
         """See Engine.parameter: computed back from the model's fields."""
         check_parameter(name)
+        self.flush()
         return torch.from_numpy(np.asarray(self._read(name), dtype=np.float32).reshape(self._batch.nsim, -1))
 
     def _read(self, name: str) -> np.ndarray:

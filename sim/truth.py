@@ -100,10 +100,10 @@ class Truth:
         """Tip position (N, 3) m and rotation of the chain's last link -> base frame, (N, 3, 3)."""
         return self.world.tip_frame()
 
-    @property
+    @cached_property
     def tip_pos(self) -> torch.Tensor:
         """(N, 3) m, base frame."""
-        return self.tip_frame[0]
+        return self.world.tip_position()
 
     @property
     def command(self) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames
+from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames, tip_point
 
 from .contacts import ContactTimer
 from .curricula import RandomizationCurriculum, make_ranges
@@ -182,6 +182,10 @@ class World(TensorState):
         chain = self.reach_chain()
         rotations, _, tip = joint_frames(chain, self.engine.joint_pos()[:, self.chain_index], torch)
         return tip, rotations[-1]
+
+    def tip_position(self) -> torch.Tensor:
+        """The first of `tip_frame` alone, which takes half the time."""
+        return tip_point(self.reach_chain(), self.engine.joint_pos()[:, self.chain_index], torch)
 
     def ground_height(self, points: torch.Tensor) -> torch.Tensor:
         """Height of the ground below points (num_envs, m, 2) m, world frame. Returns (num_envs, m) m."""

@@ -52,7 +52,8 @@ class ContractEnv(TensorState, VecEnv):
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
-        self._sizes = parameter_sizes(world.randomization)
+        self._hidden_scale = hidden_scale(world)
+        self._weights = torch.tensor([[term.weight * world.task.period] for term in world.task.rewards])
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
         self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
@@ -96,14 +97,13 @@ class ContractEnv(TensorState, VecEnv):
         self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
 
     def _reward(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        period = self.world.task.period
-        total, log = torch.zeros(self.num_envs), {}
-        for term in self.world.task.rewards:
-            value = _checked(f"reward term {term.name!r}", term.function(self._truth), self.num_envs)
-            value = value * (term.weight * period)
-            total += value
-            log[f"/reward/{term.name}"] = value.nanmean()
-        return total, log
+        terms = self.world.task.rewards
+        values = torch.stack(
+            [_checked(f"reward term {term.name!r}", term.function(self._truth), self.num_envs) for term in terms]
+        )
+        values = values * self._weights
+        means = values.nanmean(dim=1).unbind()
+        return values.sum(0), {f"/reward/{term.name}": mean for term, mean in zip(terms, means, strict=True)}
 
     def _any(self, terms: tuple[TerminationTerm, ...]) -> torch.Tensor:
         ended = torch.zeros(self.num_envs, dtype=torch.bool)
@@ -125,7 +125,7 @@ class ContractEnv(TensorState, VecEnv):
     def _observe(self) -> None:
         self._signals = self.world.read()
         self._actor, self.state = self.graph.observe(self._signals, self.state)
-        self._critic = critic_observation(self._actor, self._truth, self._sizes)
+        self._critic = critic_observation(self._actor, self._truth, self._hidden_scale)
 
 
 def _checked(what: str, value: torch.Tensor, num_envs: int) -> torch.Tensor:
@@ -143,15 +143,28 @@ def _check_finite(what: str, value: torch.Tensor) -> None:
         )
 
 
-def critic_observation(actor: torch.Tensor, truth: Truth, sizes: Mapping[str, float]) -> torch.Tensor:
-    """What the policy sees (N, d), what the task's privileged functions say, and the world's randomised parameters by size, (N, c)."""
-    world = truth.world
-    hidden = [value / sizes[name] for name, value in world.parameters.items()]
-    return torch.cat([actor, *(function(truth) for function in world.task.privileged), *hidden], dim=-1)
+def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -> torch.Tensor:
+    """What the policy sees (N, d), what the task's privileged functions say, and the world's scaled parameters, (N, c).
+
+    Args:
+        actor: the policy's observation.
+        truth: of now.
+        scale: as `hidden_scale` gives it.
+    """
+    parameters = list(truth.world.parameters.values())
+    hidden = [torch.cat(parameters, dim=-1) * scale] if parameters else []
+    return torch.cat([actor, *(function(truth) for function in truth.world.task.privileged), *hidden], dim=-1)
 
 
-def parameter_sizes(terms: tuple[Term, ...]) -> dict[str, float]:
-    """Largest size of every randomised parameter, which critics see divided by it."""
+def hidden_scale(world: World) -> torch.Tensor:
+    """One over the largest size of every randomised value, in the order of `world.parameters`."""
+    sizes = _sizes(world.randomization)
+    widths = [(sizes[name], value.shape[1]) for name, value in world.parameters.items()]
+    return torch.tensor([1.0 / size for size, width in widths for _ in range(width)])
+
+
+def _sizes(terms: tuple[Term, ...]) -> dict[str, float]:
+    """Largest size of every randomised parameter."""
     sizes: dict[str, float] = {}
     for term in terms:
         low, high = (torch.tensor(bound).reshape(-1).tolist() for bound in term.distribution.support)

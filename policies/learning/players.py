@@ -10,7 +10,7 @@ from isthmus.sim.world import World
 
 from ..bundle import Bundle, target_output
 from ..contract import Contract, ContractError, bind
-from .env import critic_observation, parameter_sizes
+from .env import critic_observation, hidden_scale
 from .graph import ContractGraph, Signals, network_state_widths, run_network
 from .ppo_config import Group
 
@@ -45,12 +45,12 @@ class NetworkPlayer:
         """See Player."""
         widths = {**self._graph.state_widths, **network_state_widths(self._network)}
         self._state = {name: torch.zeros(world.num_envs, width) for name, width in widths.items()}
-        self._sizes = parameter_sizes(world.randomization)
+        self._hidden_scale = hidden_scale(world)
 
     def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
         """See Player."""
         observation, following = self._graph.observe(signals, self._state)
-        seen = critic_observation(observation, truth, self._sizes) if self._group == "critic" else observation
+        seen = critic_observation(observation, truth, self._hidden_scale) if self._group == "critic" else observation
         action, memory = run_network(self._network, seen, self._state)
         self._state = {**self._graph.remember(following, action), **memory}
         return action, self._graph.act(action, signals)
