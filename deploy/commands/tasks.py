@@ -27,11 +27,24 @@ class Tasks:
         console = Console(highlight=False)
         if self.name is None:
             for name in task_names():
-                console.print(f"[bold]{name}[/]  {get_task(name).description}")
+                console.print(f"[bold]{name}[/]  {_description(name)}")
             console.print("\nnext: isthmus tasks NAME, or isthmus train --task NAME --out runs/NAME")
             return 0
         _show(get_task(self.name), console)
         return 0
+
+
+def _description(name: str) -> str:
+    """What a task is, or what is wrong with the package that brings it: the others are listed all the same."""
+    from rich.markup import escape
+
+    from isthmus.hardware.errors import IsthmusError
+    from isthmus.sim.tasks import get_task
+
+    try:
+        return escape(get_task(name).description)
+    except IsthmusError as error:
+        return f"[red]{escape(str(error))}[/]"
 
 
 def _show(task: "Task", console: "Console") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from isthmus.hardware.plugins import plugins
 
-from ..contract import Contract, ContractError
+from ..contract import Contract, ContractError, check_contract
 from .cartpole_balance import cartpole_balance
 from .go2_velocity import go2_velocity, go2_velocity_rough
 from .hand_rotate import hand_rotate
@@ -32,11 +32,12 @@ def contracts() -> tuple[Contract, ...]:
 
 
 def get_contract(task: str) -> Contract:
-    """The contract for a task; raises ContractError naming the known ones."""
+    """The contract for a task; raises ContractError naming the known ones, or what is wrong with it."""
     known = plugins("isthmus.contracts", Contract, OWN)
     if task not in known:
         raise ContractError(f"no contract for task {task!r}; known: {', '.join(known)}")
     contract = known[task]()
     if contract.task != task:
         raise ContractError(f"the contract for {contract.task!r} is registered as {task!r}; use one name")
+    check_contract(contract)
     return contract

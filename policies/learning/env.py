@@ -6,20 +6,15 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from isthmus.hardware.errors import IsthmusError
 from isthmus.sim.randomization import Term, parameters_of
 from isthmus.sim.state import TensorState
-from isthmus.sim.task import TerminationTerm
 from isthmus.sim.truth import Truth
 from isthmus.sim.world import World
 
 from ..contract import Contract, ContractError
 from .episodes import EpisodeStatistics
 from .graph import ContractGraph
-
-
-class TermError(IsthmusError, ValueError):
-    """A task's own function gave values that cannot be used."""
+from .terms import any_of, checked_block, reward_weights, weighted_rewards
 
 
 class ContractEnv(TensorState, VecEnv):
@@ -53,7 +48,7 @@ class ContractEnv(TensorState, VecEnv):
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
         self._hidden_scale = hidden_scale(world)
-        self._weights = torch.tensor([[term.weight * world.task.period] for term in world.task.rewards])
+        self._weights = reward_weights(world.task)
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
         self._truth = Truth(world, action=self._last_action, last_action=self._last_action)
@@ -70,15 +65,14 @@ class ContractEnv(TensorState, VecEnv):
         self.world.step()
         self.episode_length_buf += 1
         self._truth = Truth(self.world, action=actions, last_action=self._last_action)
-        reward, log = self._reward()
-        self.statistics.update(self._truth)
         failed = self.world.engine.failed()
-        ended = self._any(self.world.task.terminations)
-        over = (self.episode_length_buf >= self.max_episode_length) | self._any(self.world.task.truncations)
+        reward, log = self._reward(failed)
+        self.statistics.update(self._truth)
+        ended = any_of(self.world.task.terminations, self._truth)
+        over = self.episode_length_buf >= self.max_episode_length
+        over |= any_of(self.world.task.truncations, self._truth)
         time_outs = over & ~ended & ~failed
         done = time_outs | failed | ended
-        reward = torch.where(failed, torch.zeros_like(reward), reward)
-        _check_finite("reward", reward)
         ids = done.nonzero().flatten()
         if ids.numel():
             log |= self.statistics.report(ids, time_outs)
@@ -96,20 +90,10 @@ class ContractEnv(TensorState, VecEnv):
         self._signals = self.world.read()
         self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
 
-    def _reward(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        terms = self.world.task.rewards
-        values = torch.stack(
-            [_checked(f"reward term {term.name!r}", term.function(self._truth), self.num_envs) for term in terms]
-        )
-        values = values * self._weights
-        means = values.nanmean(dim=1).unbind()
+    def _reward(self, failed: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        values = weighted_rewards(self._truth, failed, self._weights)
+        means, terms = values.mean(dim=1).unbind(), self.world.task.rewards
         return values.sum(0), {f"/reward/{term.name}": mean for term, mean in zip(terms, means, strict=True)}
-
-    def _any(self, terms: tuple[TerminationTerm, ...]) -> torch.Tensor:
-        ended = torch.zeros(self.num_envs, dtype=torch.bool)
-        for term in terms:
-            ended |= _checked(f"termination {term.name!r}", term.function(self._truth), self.num_envs).bool()
-        return ended
 
     def _restart(self, ids: torch.Tensor) -> None:
         if ids.numel() == 0:
@@ -128,21 +112,6 @@ class ContractEnv(TensorState, VecEnv):
         self._critic = critic_observation(self._actor, self._truth, self._hidden_scale)
 
 
-def _checked(what: str, value: torch.Tensor, num_envs: int) -> torch.Tensor:
-    """A term's values, refused unless there is one for each environment."""
-    if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
-        got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-        raise TermError(f"{what} returned {got}; expected one value per environment, shape ({num_envs},)")
-    return value
-
-
-def _check_finite(what: str, value: torch.Tensor) -> None:
-    if not bool(torch.isfinite(value.sum())):
-        raise TermError(
-            f"{what} is not finite in environments {(~torch.isfinite(value)).nonzero().flatten()[:8].tolist()}"
-        )
-
-
 def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -> torch.Tensor:
     """What the policy sees (N, d), what the task's privileged functions say, and the world's scaled parameters, (N, c).
 
@@ -153,7 +122,11 @@ def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -
     """
     parameters = list(truth.world.parameters.values())
     hidden = [torch.cat(parameters, dim=-1) * scale] if parameters else []
-    return torch.cat([actor, *(function(truth) for function in truth.world.task.privileged), *hidden], dim=-1)
+    told = [
+        checked_block(f"privileged function {index}", function, truth)
+        for index, function in enumerate(truth.world.task.privileged)
+    ]
+    return torch.cat([actor, *told, *hidden], dim=-1)
 
 
 def hidden_scale(world: World) -> torch.Tensor:

@@ -8,6 +8,8 @@ from isthmus.sim.state import TensorState
 from isthmus.sim.task import Task
 from isthmus.sim.truth import Truth
 
+from .terms import checked
+
 
 class EpisodeStatistics(TensorState):
     """Follows every environment's episode; `report` averages those that end."""
@@ -26,10 +28,10 @@ class EpisodeStatistics(TensorState):
         """A tick has passed."""
         self.ticks += 1.0
         for metric in self.task.metrics:
-            value, store = metric.function(truth), self.metrics[metric.name]
+            value, store = checked(f"metric {metric.name!r}", metric.function, truth), self.metrics[metric.name]
             self.metrics[metric.name] = value.float() if metric.last else store + (value - store) / self.ticks
         if self.task.success is not None:
-            holds = self.task.success.function(truth)
+            holds = checked("success", self.task.success.function, truth).bool()
             self._held = torch.where(holds, self._held + 1, torch.zeros_like(self._held))
             self.succeeded |= self._held >= self._needed
 

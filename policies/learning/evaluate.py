@@ -11,6 +11,7 @@ from isthmus.sim.world import World
 from ..interval import wilson_interval
 from .episodes import EpisodeStatistics
 from .players import Player
+from .terms import any_of, reward_weights, weighted_rewards
 
 OnTick = Callable[[int], bool]
 
@@ -52,7 +53,7 @@ def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Eva
     ended_well = torch.zeros(count, dtype=torch.bool)
     seconds, returns = torch.zeros(count), torch.zeros(count)
     metrics = {metric.name: torch.zeros(count) for metric in task.metrics}
-    last = torch.zeros(count, player.num_actions)
+    last, weights = torch.zeros(count, player.num_actions), reward_weights(task)
     truth = Truth(world, action=last, last_action=last)
     watched = on_tick is not None and on_tick(0)
     for tick in range(task.ticks):
@@ -61,11 +62,10 @@ def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Eva
         world.step()
         truth = Truth(world, action=action, last_action=last)
         last = action
-        statistics.update(truth)
-        returns += running * sum(term.function(truth) * (term.weight * task.period) for term in task.rewards)
         failed = world.engine.failed()
-        for term in task.terminations:
-            failed = failed | term.function(truth)
+        returns += running * weighted_rewards(truth, failed, weights).sum(0)
+        statistics.update(truth)
+        failed = failed | any_of(task.terminations, truth)
         won = statistics.succeeded if task.success is not None else torch.tensor(tick == task.ticks - 1) & ~failed
         ends = running & (failed | won | (tick == task.ticks - 1))
         ended_well |= running & won
