@@ -79,14 +79,15 @@ def test_the_tutorial_works_from_the_first_command_to_the_last(installed: Path, 
     assert load_bundle(tmp_path / "pendulum.onnx").manifest.contract.robot == "pendulum"
 
 
+Changed = Callable[[str, str, str], None]
 Spoiled = Callable[..., str]
 
 
 @pytest.fixture
-def spoiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Spoiled:
-    """Change a file of the tutorial's package, run a command and give the one line that it refuses with."""
+def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Changed:
+    """Put the tutorial's package, with a change in one of its files, where this process finds it."""
 
-    def spoil(command: tuple[str, ...], name: str, old: str, new: str) -> str:
+    def change(name: str, old: str, new: str) -> None:
         contents = files()
         assert old in contents[name], f"{old!r} is not in {name}"
         contents[name] = contents[name].replace(old, new, 1)
@@ -99,6 +100,16 @@ def spoiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         monkeypatch.syspath_prepend(str(tmp_path))
         for module in [module for module in sys.modules if module.split(".")[0] == "my_robot"]:
             monkeypatch.delitem(sys.modules, module)
+
+    return change
+
+
+@pytest.fixture
+def spoiled(changed: Changed, capsys: pytest.CaptureFixture[str]) -> Spoiled:
+    """Change a file of the tutorial's package, run a command and give the one line that it refuses with."""
+
+    def spoil(command: tuple[str, ...], name: str, old: str, new: str) -> str:
+        changed(name, old, new)
         with pytest.raises(SystemExit) as end:
             main([*command])
         error = capsys.readouterr().err
@@ -175,3 +186,18 @@ def test_a_mistake_in_a_package_is_told_with_the_package_or_the_place(
     assert re.search(says, said)
     if "cannot be made" in says or "exists" in says:
         assert "of package 'my-robot'" in said
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [("import math", "swing a pendulum up with a weak motor"), ("raise OSError('no')", "cannot be made: OSError: no")],
+)
+def test_a_package_that_is_broken_does_not_hide_the_tasks_of_others(
+    changed: Changed, capsys: pytest.CaptureFixture[str], new: str, says: str
+):
+    changed("src/my_robot/task.py", "import math", new)
+    with pytest.raises(SystemExit) as end:
+        main(["tasks"])
+    listed = " ".join(capsys.readouterr().out.split())
+    assert end.value.code == 0
+    assert "cartpole-balance balance a pole" in listed and TASK in listed and says in listed
