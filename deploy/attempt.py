@@ -317,8 +317,8 @@ class EpisodeRunner(ABC):
                 f"there is no policy {policy_index}; this session has {len(self._policies)}, counted from 0"
             )
         contract = getattr(self._policies[policy_index], "contract", None)
-        area = None if contract is None else contract.command.workspace
-        if area is not None and contract.chain is not None and not inside(area, contract.chain, aim):
+        area, chain = (None, None) if contract is None else (contract.command.workspace, contract.chain)
+        if area is not None and chain is not None and not inside(area, chain, aim):
             raise SessionError(
                 f"target {aim.tolist()} m is outside the workspace this policy was trained for: {area.radius[0]} .. {area.radius[1]} m "
                 f"from the first joint's axis, {area.height[0]} .. {area.height[1]} m high, within "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .bench_bare import Bare
+    from isthmus.sim.bare import Bare
 
 WARM_UP_TICKS = 25
 
@@ -94,8 +94,7 @@ def in_turn(settings: Sequence[Setting], console: Any) -> Iterator[Speed]:
 def measure(setting: Setting) -> Speed:
     """Build the world and time its blocks: environment, engine alone, environment ..."""
     from isthmus.policies.learning.threads import one_torch_thread
-
-    from .bench_bare import engine_bytes, make_bare
+    from isthmus.sim.bare import engine_bytes, make_bare
 
     one_torch_thread()
     env = make_env(setting)

@@ -102,8 +102,8 @@ def fallen(truth: Truth) -> torch.Tensor:
 
 
 REWARDS = (
-    RewardTerm(name="tracks_velocity", function=tracks_velocity, weight=1.5),
-    RewardTerm(name="tracks_turning", function=tracks_turning, weight=0.75),
+    RewardTerm(name="tracks_velocity", function=tracks_velocity, weight=2.5),
+    RewardTerm(name="tracks_turning", function=tracks_turning, weight=1.0),
     RewardTerm(name="bounce", function=bounce, weight=-2.0),
     RewardTerm(name="roll_pitch_rate", function=roll_pitch_rate, weight=-0.05),
     RewardTerm(name="lean", function=lean, weight=-2.5),
@@ -111,7 +111,7 @@ REWARDS = (
     RewardTerm(name="acceleration", function=acceleration, weight=-2.5e-7),
     RewardTerm(name="action_change", function=action_change, weight=-0.01),
     RewardTerm(name="steps", function=steps, weight=2.0),
-    RewardTerm(name="alive", function=alive, weight=0.5),
+    RewardTerm(name="alive", function=alive, weight=0.3),
     RewardTerm(name="height_error", function=height_error, weight=-10.0),
     RewardTerm(name="pose_error", function=pose_error, weight=-0.05),
     RewardTerm(name="restless", function=restless, weight=-0.01),

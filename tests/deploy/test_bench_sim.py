@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from isthmus.deploy.commands.bench_bare import engine_bytes, make_bare
 from isthmus.deploy.commands.bench_sim import BenchSim
 from isthmus.deploy.commands.bench_speed import Quartiles, Setting, Speed, growth, make_env, quartiles
 from isthmus.deploy.commands.checks import OptionError
 from isthmus.hardware.structure import FormatError
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.env import ContractEnv
+from isthmus.sim.bare import engine_bytes, make_bare
 from isthmus.sim.engines import make_engine
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.tasks import get_task

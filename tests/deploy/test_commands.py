@@ -24,7 +24,19 @@ from isthmus.policies.bundle import load_bundle
 from isthmus.policies.learning.dataset import read_dataset, write_dataset
 
 LIMP_FALL_RAD = 0.1  # a folded arm that goes limp sinks no further
-COMMANDS = {subcommand.name: kind for kind, subcommand in (get_args(annotated)[:2] for annotated in get_args(Command))}
+
+
+def commands(union: object, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], type]:
+    """Every command's class by its words, commands of commands included."""
+    found: dict[tuple[str, ...], type] = {}
+    for annotated in get_args(union):
+        kind, subcommand = get_args(annotated)[:2]
+        words = (*before, subcommand.name)
+        found |= {words: kind} if isinstance(kind, type) else commands(kind, words)
+    return found
+
+
+COMMANDS = commands(Command)
 
 
 @pytest.fixture(scope="module")
@@ -273,11 +285,11 @@ def test_virtual_ends_by_itself(tmp_path: Path):
     assert run_here("virtual", "--seconds", 0.2) == 0
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_explains_every_option(name: str, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+def test_help_explains_every_option(name: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
     kind = COMMANDS[name]
     with pytest.raises(SystemExit) as end:
-        main([name, "--help"])
+        main([*name, "--help"])
     assert end.value.code == 0
     page = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert " ".join((kind.__doc__ or "").split("\n\n")[0].split()) in page

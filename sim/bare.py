@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from mujoco.batch import MODEL_FIELDS
 
-from isthmus.sim.drive import Drive
-from isthmus.sim.engine import Engine
-from isthmus.sim.mujoco_engine import MujocoEngine
-from isthmus.sim.world import World
+from .drive import Drive
+from .engine import Engine
+from .mujoco_engine import MujocoEngine
+from .world import World
 
 
 class Bare(Protocol):
