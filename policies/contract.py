@@ -151,6 +151,14 @@ class Contract:
         needed |= {name for term in self.observation for name in OBSERVATION_TERMS[term.name].signals}
         return tuple(spec.name for spec in SIGNALS if spec.name in needed)
 
+    def reach_chain(self) -> KinematicChain:
+        """The chain to the tip; raises ContractError for a policy that does not reach."""
+        if self.chain is None:
+            raise ContractError(
+                f"the contract for {self.task!r} has no chain to a tip: the policy does not reach for points"
+            )
+        return self.chain
+
     def signal_width(self, name: str) -> int:
         """Number of values of one of the signals."""
         rotors = len(self.action.rotors) if isinstance(self.action, RotorSpeed) else 0

@@ -19,7 +19,7 @@ SPEC = load_robot("so101")
 N = len(SPEC.joints)
 PERIOD_NS = 20_000_000
 STEP = SPEC.array("velocity_limit") * PERIOD_NS * 1e-9  # rad a tick
-CHAIN = chain_from_mjcf(SPEC.model_path, SPEC.tip_site)
+CHAIN = chain_from_mjcf(SPEC.model_path, SPEC.reach_site())
 
 
 class FakeClock:

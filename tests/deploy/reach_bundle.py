@@ -33,7 +33,7 @@ class TowardsTarget(torch.nn.Module):
 
     def __init__(self, contract: Contract, gain: float, nan_at_x: float | None) -> None:
         super().__init__()
-        self.chain, self.gain, self.width = contract.chain, gain, len(contract.action.joints)
+        self.chain, self.gain, self.width = contract.reach_chain(), gain, len(contract.action.joints)
         self.nan_at_x = nan_at_x
         defaults = {joint.name: joint.default_pos for joint in contract.joints}
         self.register_buffer("default_pos", torch.tensor([defaults[name] for name in contract.action.joints]))

@@ -9,9 +9,9 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from isthmus.hardware.kinematics import chain_from_mjcf, joint_frames, tip_jacobian, tip_position
+from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames, tip_jacobian, tip_position
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.contract import CommandSpec, Contract, JointIncrement, ObservationTerm, contract_joints
+from isthmus.policies.contract import SCHEMA, CommandSpec, Contract, JointIncrement, ObservationTerm, contract_joints
 from isthmus.policies.episode import Episode, Source, tick_dtype
 from isthmus.policies.learning.export import to_onnx
 from isthmus.policies.learning.graph import PolicyGraph
@@ -32,7 +32,7 @@ class JacobianTransposeNet(torch.nn.Module):
 
     def __init__(self, contract: Contract, gain: float) -> None:
         super().__init__()
-        self.chain, self.gain, self.width = contract.chain, gain, len(contract.action.joints)
+        self.chain, self.gain, self.width = contract.reach_chain(), gain, len(contract.action.joints)
         defaults = {joint.name: joint.default_pos for joint in contract.joints}
         self.register_buffer("default_pos", torch.tensor([defaults[name] for name in contract.action.joints]))
 
@@ -49,9 +49,9 @@ class JacobianTransposeNet(torch.nn.Module):
 
 def so101_contract() -> Contract:
     robot = load_robot("so101")
-    chain = chain_from_mjcf(robot.model_path, robot.tip_site)
+    chain = chain_from_mjcf(robot.model_path, robot.reach_site())
     return Contract(
-        schema=1,
+        schema=SCHEMA,
         task="so101-reach",
         robot="so101",
         joints=contract_joints(robot),
@@ -107,23 +107,27 @@ class ReachProblem:
     base_path: Path
     offset: np.ndarray  # (n,) rad
 
+    @property
+    def chain(self) -> KinematicChain:
+        return self.contract.reach_chain()
+
     def targets(self, count: int, seed: int) -> np.ndarray:
         rng = np.random.default_rng(seed)
         default = np.array([joint.default_pos for joint in self.contract.joints])
         poses = default + rng.uniform(-0.5, 0.5, (count, len(default)))
-        return tip_position(self.contract.chain, poses[:, : len(self.contract.chain.links)])
+        return tip_position(self.chain, poses[:, : len(self.chain.links)])
 
     def attempt(self, policy: GraphPolicy, target: np.ndarray, seed: int, operator: str = "") -> Episode:
         """One attempt; `operator` is "" (nobody), "careful" (a person who sees the tip) or "random" (who does not look)."""
         rng = np.random.default_rng(seed)
-        n, m = len(self.contract.joints), len(self.contract.chain.links)
+        n, m = len(self.contract.joints), len(self.chain.links)
         ticks = np.zeros(TICKS, dtype=tick_dtype(n, m))
         measured = np.array([joint.default_pos for joint in self.contract.joints])
         velocity, command, seen = np.zeros(n), measured.copy(), []
         policy.reset()
         for index in range(TICKS):
             if operator == "careful":
-                error = target - tip_position(self.contract.chain, (measured - self.offset)[:m])
+                error = target - tip_position(self.chain, (measured - self.offset)[:m])
                 seen.append(error + rng.normal(0.0, 0.002, 3))
                 if index == TAKEOVER_TICK and np.linalg.norm(error) < SUCCESS_M:
                     operator = ""  # nothing to correct
@@ -149,7 +153,7 @@ class ReachProblem:
             velocity = 0.5 * (executed - measured) / (PERIOD_NS * 1e-9)
             measured, command = measured + 0.5 * (executed - measured), executed
         true = ticks["joint_pos"][-HELD_TICKS:, :m] - self.offset[:m]
-        errors = np.linalg.norm(target - tip_position(self.contract.chain, true), axis=1)
+        errors = np.linalg.norm(target - tip_position(self.chain, true), axis=1)
         return Episode(
             ticks=ticks,
             joint_names=self.contract.joint_names,
@@ -162,14 +166,14 @@ class ReachProblem:
         )
 
     def _hand(self, operator: str, reading: np.ndarray, seen: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        m = len(self.contract.chain.links)
+        m = len(self.chain.links)
         step = np.zeros_like(reading)
         if operator == "random":
             step[:m] = rng.normal(0.0, 0.02, m)
             return step
         error = np.mean(seen[-18:-15], axis=0)  # 0.3 s of reaction time
         if np.linalg.norm(error) > 0.003:  # closer than that, a person holds
-            jacobian = tip_jacobian(self.contract.chain, reading[:m])
+            jacobian = tip_jacobian(self.chain, reading[:m])
             step[:m] = 0.03 * jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-4 * np.eye(3), error)
         return step.clip(-0.03, 0.03)
 

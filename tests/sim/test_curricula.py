@@ -53,6 +53,7 @@ def test_ranges_widen_on_success_and_shrink_on_failure(name):
     world = make(name, BY_SUCCESS)
     entropy = [world.curriculum_log()["ranges/entropy"]]
     assert all(width == 0.0 for width in widths(world).values())
+    grown: dict[str, float] = {}
     for good, rounds in ((True, 120), (False, 200)):
         for _ in range(rounds):
             world.ended(ALL, torch.full((N,), good))
