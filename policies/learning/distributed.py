@@ -83,6 +83,9 @@ def launch(function: Callable[..., T], arguments: tuple[object, ...], processes:
         max_restarts=0,
         start_method="spawn",
     )
+    before = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    }
     try:
         return elastic_launch(config, _joined)(function, arguments)[0]
     except ChildFailedError as error:
@@ -90,6 +93,9 @@ def launch(function: Callable[..., T], arguments: tuple[object, ...], processes:
         raise DistributedError(f"process {rank} of {processes} failed: {failure.message}") from None
     except SignalException:
         raise KeyboardInterrupt from None
+    finally:  # the launcher leaves its own handlers behind
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _joined(function: Callable[..., T], arguments: tuple[object, ...]) -> T:

@@ -45,7 +45,9 @@ def fail_in_one(message):
 
 
 def test_two_processes_end_with_equal_weights_from_worlds_of_their_own_and_resume_to_the_bit(tmp_path):
+    handler = signal.getsignal(signal.SIGINT)
     weights, worlds, steps = launch(train_toy, (tmp_path / "straight", 4, 0, False), 2)
+    assert signal.getsignal(signal.SIGINT) is handler
     assert torch.equal(weights[0], weights[1]) and not torch.equal(worlds[0], worlds[1])
     assert steps == 4 * 8 * 8 * 2
     launch(train_toy, (tmp_path / "cut", 2, 0, False), 2)
