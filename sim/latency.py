@@ -212,6 +212,9 @@ class ObservationDelay(TensorState):
         if self.max_jitter > 0:
             drawn = age + _on_grid(self._jitter * _uniform(self.num_envs, self._generator, self.device))
             age = self._age = torch.minimum(drawn, self._age)
+        if self.max_delay + self.max_jitter <= self.interval:  # always between the newest two
+            newest, before = self._samples[self._newest], self._samples[(self._newest + 1) % len(self._samples)]
+            return torch.lerp(newest, before, age[:, None])
         whole = torch.floor(age)
         index = (whole.long() + self._newest) % len(self._samples) * self.num_envs + self._rows
         older = ((whole.long() + self._newest + 1) % len(self._samples)) * self.num_envs + self._rows

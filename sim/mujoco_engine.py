@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from mujoco.batch import Batch
 
+from .columns import Columns, columns
 from .engine import ENGINE_PARAMETERS, EngineState, FreeState, unknown
 from .mujoco_parameters import MujocoParameters
 from .mujoco_scene import build_model
@@ -30,8 +31,8 @@ class MujocoEngine:
         self._vel = torch.from_numpy(self.batch.bind("qvel"))
         self._ctrl = self.batch.bind("ctrl")
         joints = [self.model.joint(name) for name in scene.robot.joint_names]
-        self._qpos = _index([int(joint.qposadr[0]) for joint in joints])
-        self._dof = _index([int(joint.dofadr[0]) for joint in joints])
+        self._qpos = columns([int(joint.qposadr[0]) for joint in joints])
+        self._dof = columns([int(joint.dofadr[0]) for joint in joints])
         self._free = {name: self._free_index(name) for name in scene.free_bodies}
         self._contacts = len(scene.robot.contact_bodies)
         self._sensors = self.batch.bind("sensordata") if self._contacts else np.zeros((num_envs, 0))
@@ -241,12 +242,5 @@ class MujocoEngine:
         return int(self.model.body(name).id)
 
 
-def _index(addresses: list[int]) -> slice | list[int]:
-    """A slice where the addresses are contiguous, which spares a copy."""
-    if addresses and addresses == list(range(addresses[0], addresses[0] + len(addresses))):
-        return slice(addresses[0], addresses[0] + len(addresses))
-    return addresses
-
-
-def _columns(index: slice | list[int]) -> torch.Tensor:
+def _columns(index: Columns) -> torch.Tensor:
     return torch.arange(index.start, index.stop) if isinstance(index, slice) else torch.tensor(index, dtype=torch.long)

@@ -8,6 +8,7 @@ import torch
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames, tip_point
 
+from .columns import Columns, columns
 from .contacts import ContactTimer
 from .curricula import RandomizationCurriculum, make_ranges
 from .drive import Drive, make_drive
@@ -168,11 +169,11 @@ class World(TensorState):
         """The chain to the tip; raises FormatError for a robot that has none."""
         if self._chain is None:
             self._chain = chain_from_mjcf(self.robot.model_path, self.robot.reach_site())
-            self._chain_index = [self.robot.joint_names.index(name) for name in self._chain.joint_names]
+            self._chain_index = columns([self.robot.joint_names.index(name) for name in self._chain.joint_names])
         return self._chain
 
     @property
-    def chain_index(self) -> list[int]:
+    def chain_index(self) -> Columns:
         """The chain's joints among the robot's."""
         self.reach_chain()
         return self._chain_index

@@ -134,6 +134,7 @@ def make_env(setting: Setting) -> Any:
 
     from isthmus.policies.contracts import get_contract
     from isthmus.policies.learning.env import ContractEnv
+    from isthmus.policies.learning.episodes import staggered_ages
     from isthmus.sim.engines import make_engine
     from isthmus.sim.tasks import get_task
     from isthmus.sim.world import World
@@ -142,7 +143,7 @@ def make_env(setting: Setting) -> Any:
     engine = make_engine(setting.engine, task.scene(), setting.num_envs, dt=task.physics_dt)
     env = ContractEnv(World(task, engine, seed=setting.seed), get_contract(setting.task))
     torch.manual_seed(setting.seed)
-    env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))
+    env.episode_length_buf = staggered_ages(env.num_envs, int(env.max_episode_length))
     return env
 
 

@@ -54,3 +54,14 @@ class EpisodeStatistics(TensorState):
         self._held[ids] = 0
         for value in self.metrics.values():
             value[ids] = 0.0
+
+
+GROUP_TICKS = 10  # ages of episodes differ by whole groups: few large resets cost less than many small ones
+
+
+def staggered_ages(num_envs: int, max_ticks: int) -> torch.Tensor:
+    """Random ages (num_envs,) of first episodes, ticks below `max_ticks`.
+
+    Episodes that all began together would show each iteration another part of the task.
+    """
+    return torch.randint(max(1, max_ticks // GROUP_TICKS), (num_envs,)) * GROUP_TICKS

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from isthmus.hardware.kinematics import joint_frames, tip_error
+from isthmus.sim.columns import columns
 from isthmus.sim.rotations import rotation_matrix
 
 from ..bundle import target_output
@@ -33,6 +34,7 @@ class ContractGraph(nn.Module):
     lower: torch.Tensor
     upper: torch.Tensor
     all_default_pos: torch.Tensor
+    scale: torch.Tensor
     _scatter: torch.Tensor
 
     def __init__(self, contract: Contract) -> None:
@@ -41,16 +43,20 @@ class ContractGraph(nn.Module):
         self.contract = contract
         names = contract.joint_names
         rotors = isinstance(contract.action, RotorSpeed)
-        self._driven = [] if rotors else [names.index(name) for name in contract.action.joints]
-        self._chain = [] if contract.chain is None else [names.index(name) for name in contract.chain.joint_names]
-        driven = [contract.joints[i] for i in self._driven]
+        places = [] if rotors else [names.index(name) for name in contract.action.joints]
+        chain = () if contract.chain is None else contract.chain.joint_names
+        self._driven, self._chain = columns(places), columns([names.index(name) for name in chain])
+        self._drives_all = places == list(range(len(names)))
+        driven = [contract.joints[i] for i in places]
         for key in ("default_pos", "lower", "upper"):
             self.register_buffer(key, torch.tensor([getattr(joint, key) for joint in driven]), persistent=False)
         every = torch.tensor([joint.default_pos for joint in contract.joints])
         self.register_buffer("all_default_pos", every, persistent=False)
         mask = torch.zeros(len(driven), len(names))
-        mask[torch.arange(len(driven)), self._driven] = 1.0
+        mask[torch.arange(len(driven)), places] = 1.0
         self.register_buffer("_scatter", mask, persistent=False)
+        scales = [term.scale for term in contract.observation for _ in range(term_width(term, contract))]
+        self.register_buffer("scale", torch.tensor(scales), persistent=False)
         self._terms = {term.name for term in contract.observation}
 
     @property
@@ -77,17 +83,17 @@ class ContractGraph(nn.Module):
             value = raw[term.name]
             if term.clip is not None:
                 value = torch.clamp(value, -term.clip, term.clip)
-            if term.scale != 1.0:
-                value = value * term.scale
             if term.history > 1:
                 key = f"history.{term.name}"
-                past = state["started"] * state[key] + (1.0 - state["started"]) * value.repeat(1, term.history - 1)
+                past = torch.where(state["started"] > 0.5, state[key], value.repeat(1, term.history - 1))
                 value = torch.cat([past, value], dim=-1)
                 following[key] = value[:, value.shape[1] // term.history :]
             blocks.append(value)
         if following:
             following["started"] = torch.ones_like(state["started"])
-        return torch.cat(blocks, dim=-1), {name: following[name] for name in self.state_widths if name in following}
+        return torch.cat(blocks, dim=-1) * self.scale, {
+            name: following[name] for name in self.state_widths if name in following
+        }
 
     def remember(self, following: State, action: torch.Tensor) -> State:
         """The next state in full, once the network's action (batch, a) is known."""
@@ -112,7 +118,7 @@ class ContractGraph(nn.Module):
 
     def _onto_all(self, target: torch.Tensor, signals: Signals, previous: torch.Tensor) -> torch.Tensor:
         """Targets of all joints: those not driven keep their executed target."""
-        if self._driven == list(range(len(self.contract.joints))):
+        if self._drives_all:
             return target
         return signals["joint_target"] + (target - previous) @ self._scatter
 
@@ -149,7 +155,7 @@ class ContractGraph(nn.Module):
 
     def _pick(self, values: torch.Tensor) -> torch.Tensor:
         """The driven joints' values."""
-        return values if self._driven == list(range(values.shape[1])) else values[:, self._driven]
+        return values[:, self._driven]
 
     def _tip_terms(self, signals: Signals) -> dict[str, torch.Tensor]:
         assert self.contract.chain is not None

@@ -20,6 +20,7 @@ from isthmus.hardware.structure import FormatError, structure, unstructure
 from .algorithms import construct, load_transient_state, transient_state
 from .checkpoint import CheckpointError, Resumable, publish_checkpoint, read_state, resume_file, write_state
 from .distributed import this_process
+from .episodes import staggered_ages
 from .metrics import MetricsWriter, TensorBoardWriter, WandbWriter
 from .networks import DeployedActor, deployed_actor
 from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError, teacher_config
@@ -67,8 +68,7 @@ class Trainer:
         self.algorithm = construct(env, config, mirror, self.process.multi_gpu)
         if self.process.count > 1:
             self.algorithm.broadcast_parameters()
-        # Episodes that all begin together would show each iteration another part of the task.
-        env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))
+        env.episode_length_buf = staggered_ages(env.num_envs, int(env.max_episode_length)).to(env.episode_length_buf)
         self.iteration = 0
         self.seconds = 0.0
         self._resume_from: Path | None = None  # checkpoint whose worlds and random state training goes on with
