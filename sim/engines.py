@@ -3,6 +3,7 @@
 from isthmus.hardware.structure import FormatError
 
 from .engine import Engine
+from .on_host import on_host
 from .scene import Scene
 
 ENGINES = ("mujoco", "genesis")
@@ -16,7 +17,7 @@ def make_engine(name: str, scene: Scene, num_envs: int, *, dt: float, device: st
         scene: what to simulate.
         num_envs: how many copies.
         dt: physics step, s.
-        device: "cpu" or, with genesis, "cuda".
+        device: "cpu" or, with genesis, "cuda"; worlds stay on the CPU.
         threads: of the mujoco engine, 0 for all cores.
 
     Raises:
@@ -31,5 +32,5 @@ def make_engine(name: str, scene: Scene, num_envs: int, *, dt: float, device: st
     if name == "genesis":
         from .genesis_engine import GenesisEngine
 
-        return GenesisEngine(scene, num_envs, dt=dt, device=device)
+        return on_host(GenesisEngine(scene, num_envs, dt=dt, device=device))
     raise FormatError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}")

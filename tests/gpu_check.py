@@ -7,12 +7,10 @@ Ends with exit code 1 when something is worse than it must be. The engine runs o
 """
 
 import argparse
-import dataclasses
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,6 +22,7 @@ from isthmus.policies.learning.trainer import Progress, Trainer
 from isthmus.sim.engine import Engine, EngineState, FreeState
 from isthmus.sim.genesis_engine import GenesisEngine
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.on_host import moved, on_host
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
@@ -32,34 +31,6 @@ SPEED_SECONDS = 15.0
 TRAINING_SECONDS = 150.0  # however many iterations are left then
 JOINT_TOLERANCE, BASE_TOLERANCE = 5e-2, 2e-2  # rad, m after two seconds of standing
 LEARNING_SHOWS_AFTER = 50  # iterations
-
-
-def moved(value: Any, device: torch.device) -> Any:
-    """Tensors, and tensors inside dataclasses and containers, on a device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: moved(getattr(value, f.name), device) for f in dataclasses.fields(value)})
-    if isinstance(value, dict):
-        return {name: moved(item, device) for name, item in value.items()}
-    return tuple(moved(item, device) for item in value) if isinstance(value, tuple) else value
-
-
-class OnHost:
-    """An engine on a device, for a world on the CPU: tensors cross over at every call."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self.device = engine, torch.device("cpu")
-        self.scene, self.num_envs, self.dt = engine.scene, engine.num_envs, engine.dt
-
-    def __getattr__(self, name: str) -> Any:
-        function = getattr(self._engine, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            there = self._engine.device
-            return moved(function(*moved(args, there), **moved(kwargs, there)), self.device)
-
-        return call
 
 
 def standing(engine: Engine) -> EngineState:
@@ -108,7 +79,7 @@ def agreement(engine: GenesisEngine) -> tuple[float, float]:
 
 def learn(engine: GenesisEngine, iterations: int) -> list[Progress]:
     """Train; one Progress an iteration."""
-    world = World(get_task(TASK), OnHost(engine), seed=0)  # pyright: ignore[reportArgumentType]
+    world = World(get_task(TASK), on_host(engine), seed=0)
     history: list[Progress] = []
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(ContractEnv(world, get_contract(TASK)), PPOConfig(), Path(folder), seed=0)

@@ -51,7 +51,7 @@ class Train:
     engine: Literal["mujoco", "genesis"] = "mujoco"
     """Physics: MuJoCo on the CPU, or Genesis (pip install 'isthmus[genesis]')."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where Genesis and the networks run; on cuda the task's settings for a GPU are used."""
+    """Where Genesis runs; on cuda the task's settings for a GPU are used. The rest stays on the CPU."""
     nproc: int = 1
     """Processes that train together, their gradients averaged; a resumed run keeps its number."""
     wandb: bool = False

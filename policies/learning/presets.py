@@ -68,11 +68,11 @@ def go2_velocity_rough() -> Preset:
 
 
 def quadrotor_hover() -> Preset:
-    """About three minutes."""
+    """About a minute."""
     ppo = PPOConfig(
         hidden_dims=(64, 64), normalise=True, precision="auto", init_std=1.0, gamma=0.99, entropy=0.002, epochs=5
     )
-    return _preset(130, ppo)
+    return _preset(120, ppo)
 
 
 def hand_rotate() -> Preset:

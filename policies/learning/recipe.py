@@ -49,7 +49,7 @@ class TrainConfig:
     randomization: tuple[Term, ...] = ()  # put in place of the task's own terms on the same parameters
     adaptive: bool = False  # randomised ranges grow with success, from the neutral values to the whole
     engine: str = "mujoco"  # of ENGINES
-    device: str = "cpu"  # of the engine and the networks
+    device: str = "cpu"  # of the engine
 
 
 def make_world(

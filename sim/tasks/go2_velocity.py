@@ -38,6 +38,11 @@ def tracks_velocity(truth: Truth) -> torch.Tensor:
     return torch.exp(-(truth.command[:, :2] - truth.base_lin_vel_b[:, :2]).square().sum(-1) / 0.25)
 
 
+def tracks_velocity_closely(truth: Truth) -> torch.Tensor:
+    """exp(-(horizontal velocity error / 0.2 m/s)^2), 1."""
+    return torch.exp(-(truth.command[:, :2] - truth.base_lin_vel_b[:, :2]).square().sum(-1) / 0.04)
+
+
 def tracks_turning(truth: Truth) -> torch.Tensor:
     """exp(-(yaw rate error / 0.5 rad/s)^2), 1."""
     return torch.exp(-(truth.command[:, 2] - truth.base_ang_vel_b[:, 2]).square() / 0.25)
@@ -103,6 +108,7 @@ def fallen(truth: Truth) -> torch.Tensor:
 
 REWARDS = (
     RewardTerm(name="tracks_velocity", function=tracks_velocity, weight=2.5),
+    RewardTerm(name="tracks_velocity_closely", function=tracks_velocity_closely, weight=1.0),
     RewardTerm(name="tracks_turning", function=tracks_turning, weight=1.0),
     RewardTerm(name="bounce", function=bounce, weight=-2.0),
     RewardTerm(name="roll_pitch_rate", function=roll_pitch_rate, weight=-0.05),

@@ -11,6 +11,7 @@ from engine_contract import CONTRACT, SCENES, arm_scene, begun, efforts, flat, l
 
 from isthmus.hardware.robot import load_robot
 from isthmus.sim.mujoco_engine import MujocoEngine
+from isthmus.sim.on_host import OnHost
 
 ROBOT = load_robot("so101")
 
@@ -19,6 +20,11 @@ ROBOT = load_robot("so101")
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_keeps_the_engine_contract(check, scene):
     check(MujocoEngine, scene())
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_an_engine_seen_from_the_host_keeps_the_contract(check):
+    check(lambda scene, num_envs: OnHost(MujocoEngine(scene, num_envs)), arm_scene())
 
 
 def test_equals_mj_step_on_the_shipped_model():
