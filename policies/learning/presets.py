@@ -50,11 +50,11 @@ def so101_reach() -> Preset:
 
 
 def so101_insert() -> Preset:
-    """About a quarter of an hour."""
+    """About three minutes."""
     ppo = PPOConfig(
         hidden_dims=(128, 128), normalise=True, precision="auto", init_std=0.8, gamma=0.98, entropy=0.002, epochs=5
     )
-    return _preset(400, ppo)
+    return _preset(150, ppo)
 
 
 def go2_velocity() -> Preset:
