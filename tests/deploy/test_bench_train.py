@@ -99,7 +99,7 @@ def test_the_level_is_of_the_term_itself_whatever_its_weight_and_the_period(
 @pytest.mark.parametrize(
     ("bench", "says"),
     [
-        (BenchTrain(term="elegance"), "expected one of tracks_velocity, tracks_turning"),
+        (BenchTrain(term="elegance"), "expected one of tracks_velocity, "),
         (BenchTrain(num_envs=0), "--num-envs is 0"),
         (BenchTrain(repeats=-1), "--repeats is -1"),
         (BenchTrain(level=-0.1), "--level is -0.1"),
