@@ -90,7 +90,7 @@ def _walking() -> PPOConfig:
         precision="auto",
         init_std=1.0,
         gamma=0.99,
-        entropy=0.005,
+        entropy=0.001,
         epochs=5,
         desired_kl=0.01,
     )
