@@ -3,7 +3,7 @@
 import importlib.metadata
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, get_args
 
 import tyro
 from tyro.conf import OmitArgPrefixes, subcommand
@@ -58,6 +58,8 @@ Command = (
         ),
     ]
 )
+
+COMMAND_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Command))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from .latency import ObservationDelay
 from .rotations import from_rotation_vector, rotate_inverse, world_z_in_body
-from .sensors import encoder_reading
+from .sensors import differenced_velocity, encoder_reading
 from .state import TensorState
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Measurement(TensorState):
         else:
             earlier, span = self._encoded, self._world.task.period
         self._encoded = self._encoder(positions[:, -1])
-        velocity = self._noisy((self._encoded - earlier) / span, "joint_vel_noise_rad_s")
+        velocity = differenced_velocity(self._encoded, earlier, span)
+        velocity = self._noisy(velocity, "joint_vel_noise_rad_s")
         return {"joint_pos": self._encoded, "joint_vel": velocity}
 
     def _encoder(self, joint_pos: torch.Tensor, ids: torch.Tensor | None = None) -> torch.Tensor:

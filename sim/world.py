@@ -194,14 +194,6 @@ class World(TensorState):
             return torch.zeros(points.shape[:-1])
         return height_at(self._ground, self._ground_spacing, points)
 
-    def reset_failed(self) -> torch.Tensor:
-        """Reset environments whose physics failed, count them, and return their mask (num_envs,) bool."""
-        failed = self.engine.failed()
-        ids = failed.nonzero().flatten()
-        self.failures += ids.numel()
-        self.reset(ids)
-        return failed
-
     def state_dict(self) -> State:
         """All that the future depends on: engine, random numbers, delays, actuators, commands, curricula."""
         state = super().state_dict() | prefixed("engine", self.engine.save())

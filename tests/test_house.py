@@ -13,27 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from isthmus.deploy.cli import COMMAND_NAMES
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("hardware", "sim", "policies", "calibration", "deploy")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 PYTHON = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
-COMMANDS = (
-    "tasks",
-    "train",
-    "play",
-    "export",
-    "run",
-    "calibrate",
-    "correct",
-    "learn",
-    "compare",
-    "report",
-    "demo",
-    "robots",
-    "virtual",
-    "bench",
-)
 
 
 def _relative(path: Path) -> str:
@@ -85,12 +71,12 @@ def test_a_command_in_the_documents_exists_with_its_options(line: str) -> None:
     if words[0].startswith(("-", "<")):
         text = _help()
     else:
-        assert words[0] in COMMANDS, f"{line}: no such command"
+        assert words[0] in COMMAND_NAMES, f"{line}: no such command"
         text = _help(words[0])
     assert not [option for option in options if option not in text], f"{line}: not in its --help"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COMMAND_NAMES)
 def test_each_command_is_listed_and_has_help(command: str) -> None:
     assert re.search(rf"\b{command}\b", _help())
     assert len(_help(command).split()) > 10

@@ -6,15 +6,14 @@ import torch
 
 from isthmus.hardware.robot import load_robot
 
-from ..commands import VelocityCommand
 from ..curricula import TerrainLevels
 from ..engine import EngineState
 from ..scene import Scene
-from ..task import MetricTerm, Task, TerminationTerm
+from ..task import Task, TerminationTerm
 from ..terrain import TerrainSizes, TerrainSpec, make_terrain
 from ..truth import Truth
 from ..world import World
-from .go2_velocity import PRIVILEGED, RANDOMIZATION, STAND_HEIGHT, fallen, standing, tracks_turning, tracks_velocity
+from .go2_velocity import PRIVILEGED, STAND_HEIGHT, go2_velocity, standing
 from .go2_velocity import REWARDS as FLAT_REWARDS
 
 TERRAIN = TerrainSpec(
@@ -82,24 +81,14 @@ REWARDS = tuple(replace(term, weight=_WEIGHTS[term.name]) if term.name in _WEIGH
 
 def go2_rough() -> Task:
     """Rough ground: as go2-velocity, with a terrain whose levels follow what the robots manage."""
-    return Task(
+    return replace(
+        go2_velocity(),
         name="go2-velocity-rough",
         description="walk a Unitree Go2 at a commanded velocity over slopes, stairs and blocks, blind, for 20 s without a fall",
         scene=rough_scene,
-        period=0.02,
-        physics_dt=0.005,
-        episode_length=20.0,
         start=start,
-        command=lambda world: VelocityCommand(world, limit=(1.0, 0.5, 1.0), resample_s=(3.0, 8.0), standing=0.1),
         rewards=REWARDS,
-        terminations=(TerminationTerm(name="fallen", function=fallen),),
         truncations=(TerminationTerm(name="left_the_terrain", function=left_the_terrain),),
         curriculum=levels,
-        randomization=RANDOMIZATION,
-        success=None,
-        metrics=(
-            MetricTerm(name="tracks_velocity", unit="1", function=tracks_velocity),
-            MetricTerm(name="tracks_turning", unit="1", function=tracks_turning),
-        ),
         privileged=(*PRIVILEGED, height_scan),
     )

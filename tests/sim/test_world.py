@@ -12,6 +12,8 @@ import torch
 from isthmus.hardware.robot import load_robot
 from isthmus.hardware.signals import SIGNALS, signal_width
 from isthmus.hardware.workspace import inside
+from isthmus.policies.contracts import get_contract
+from isthmus.policies.learning.env import ContractEnv
 from isthmus.sim.engine import EngineState
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.randomization import LogUniform, RandomizationError, RandomTerm, Uniform, check_randomization, override
@@ -109,10 +111,13 @@ def test_targets_are_reachable_and_inside_the_workspace():
 
 def test_failed_environments_are_reset_and_counted():
     simulated = world(num_envs=3)
+    env = ContractEnv(simulated, get_contract(TASK.name))
     lost = EngineState(joint_pos=torch.full((1, 6), float("nan")), joint_vel=torch.zeros(1, 6))
     simulated.engine.reset(torch.tensor([2]), lost)
-    simulated.step()
-    assert simulated.reset_failed().tolist() == [False, False, True] and simulated.failures == 1
+    observations, rewards, dones, extras = env.step(torch.zeros(3, env.num_actions))
+    assert dones.tolist() == [False, False, True] and simulated.failures == 1
+    assert not extras["time_outs"].any() and rewards[2] == 0.0
+    assert torch.isfinite(observations["actor"]).all() and torch.isfinite(observations["critic"]).all()
     assert torch.isfinite(simulated.read()["joint_pos"]).all()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isthmus.deploy.cli import COMMAND_NAMES
 from isthmus.deploy.clock import LockstepClock
 from isthmus.deploy.messages import ControlCommand, OperatorCommand
 from isthmus.deploy.modes import Mode
@@ -23,20 +24,6 @@ from isthmus.policies.episode import Source
 from isthmus.policies.policy import Policy
 
 ABSENT = ("torch", "mujoco", "genesis", "rsl_rl", "onnx", "pyarrow", "scipy", "matplotlib", "tensorboard")
-COMMANDS = (
-    "train",
-    "export",
-    "run",
-    "calibrate",
-    "correct",
-    "learn",
-    "compare",
-    "report",
-    "demo",
-    "robots",
-    "virtual",
-    "bench",
-)
 TARGET = (0.2, 0.05, 0.12)  # m, base frame
 
 
@@ -116,7 +103,7 @@ def check_installed() -> None:
 def check_commands() -> None:
     """`isthmus --help` and the help of every command."""
     isthmus = Path(sysconfig.get_path("scripts")) / "isthmus"
-    for arguments in ([], *([command] for command in COMMANDS)):
+    for arguments in ([], *([command] for command in COMMAND_NAMES)):
         result = subprocess.run(
             [isthmus, *arguments, "--help"], capture_output=True, text=True, timeout=60, check=False
         )
