@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from .actuator_spec import ActuatorSpec, resolve_actuator
+from .imu_spec import ImuSpec
 from .robot_checks import check_robot
 from .structure import FormatError, read_toml
 
@@ -69,6 +70,7 @@ class RobotSpec:
     joints: tuple[JointSpec, ...]
     rotors: tuple[RotorSpec, ...]
     actuator: ActuatorSpec  # of all joints
+    imu: ImuSpec | None  # of a floating base; None: a gyro that reads without limit
     model_path: Path  # MJCF
     floating: bool  # whether the base moves freely
     base_body: str  # body in the MJCF that carries the IMU; of a floating robot the one with the free joint
@@ -140,6 +142,7 @@ class _RobotFile:
     joints: tuple[_JointFile, ...] = ()
     rotors: tuple[RotorSpec, ...] = ()
     actuator: ActuatorSpec = field(default_factory=ActuatorSpec)
+    imu: ImuSpec | None = None
     defaults: _Defaults = _Defaults()
 
 
@@ -166,6 +169,7 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
         joints=tuple(_joint(joint, file, path) for joint in file.joints),
         rotors=file.rotors,
         actuator=resolve_actuator(file.actuator, len(file.joints), path),
+        imu=file.imu,
         model_path=path.parent / file.model,
         floating=file.floating,
         base_body=file.base_body,

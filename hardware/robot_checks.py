@@ -10,6 +10,7 @@ from .kinematics import KinematicChain, chain_from_mjcf
 from .structure import FormatError
 
 if TYPE_CHECKING:
+    from .imu_spec import ImuSpec
     from .robot import JointSpec, RobotSpec, RotorSpec, Workspace
 
 _TURN = 2.0 * math.pi
@@ -67,6 +68,7 @@ _ROTOR = {
     "time_constant": _Interval(low=0.0, high=1.0, unit="s"),
     "max_speed": _Interval(low=0.0, high=1e5, unit="rad/s", open_low=True),
 }
+_IMU = {"gyro_range": _Interval(low=0.0, high=100.0, unit="rad/s", open_low=True)}
 _WORKSPACE = {
     "azimuth": _Interval(low=-math.pi, high=math.pi, unit="rad"),
     "radius": _Interval(low=0.0, high=3.0, unit="m", open_high=True),
@@ -92,6 +94,8 @@ def check_robot(spec: "RobotSpec", path: Path) -> None:
     _check_number(f"{path}:", "counts_per_turn", spec.counts_per_turn, _COUNTS)
     for rotor in spec.rotors:
         _check_rotor(rotor, f"{path}: rotor {rotor.name!r}:")
+    if spec.imu is not None:
+        _check_imu(spec, spec.imu, f"{path}: [imu]")
     _check_model(spec, path)
     if (spec.tip_site is None) != (spec.workspace is None):
         raise FormatError(f"{path}: tip_site and [workspace] belong together; give both or neither")
@@ -143,6 +147,15 @@ def _check_rotor(rotor: "RotorSpec", where: str) -> None:
         _check_number(where, key, getattr(rotor, key), interval)
     if rotor.spin not in (-1, 1):
         raise FormatError(f"{where} spin = {rotor.spin}; expected 1 or -1")
+
+
+def _check_imu(spec: "RobotSpec", imu: "ImuSpec", where: str) -> None:
+    if not spec.floating:
+        raise FormatError(
+            f"{where} is for a base that moves, but floating = false; remove the table or let the base float"
+        )
+    for key, interval in _IMU.items():
+        _check_number(where, key, getattr(imu, key), interval)
 
 
 def _check_joint(joint: "JointSpec", where: str) -> None:

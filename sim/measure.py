@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from isthmus.hardware.signals import signal_width
+
+from .engine import FreeState
 from .latency import ObservationDelay
 from .rotations import from_rotation_vector, rotate_inverse, world_z_in_body
-from .sensors import differenced_velocity, encoder_reading
+from .sensors import Noise, differenced_velocity, encoder_reading, gravity_reading, gyro_reading, noisy, unit
 from .state import TensorState
 
 if TYPE_CHECKING:
@@ -22,16 +25,17 @@ class Measurement(TensorState):
     _changing = ("_encoded", "signals", "delay")
 
     def __init__(self, world: "World", *, longest_delay: float) -> None:
-        """Args: longest_delay: of a reading, s; 0 for readings that are never old."""
+        """All zero until the first reset. Args: longest_delay: of a reading, s; 0 for readings that are never old."""
         self._world = world
-        count, joints = world.num_envs, world.num_joints
-        per_unit = [2.0 * math.pi if joint.kind == "hinge" else 1.0 for joint in world.robot.joints]
-        self._resolution = torch.tensor(per_unit) / world.robot.counts_per_turn  # rad or m of one count
+        count, joints, robot = world.num_envs, world.num_joints, world.robot
+        per_unit = [2.0 * math.pi if joint.kind == "hinge" else 1.0 for joint in robot.joints]
+        self._resolution = torch.tensor(per_unit) / robot.counts_per_turn  # rad or m of one count
+        self._gyro_range = None if robot.imu is None else robot.imu.gyro_range
+        names = ("gyro", "gravity", *world.task.estimates) if robot.floating else ()
+        names += ("joint_pos", "joint_vel") if joints else ()
+        self._widths = {name: signal_width(name, joints) for name in names}
         self._encoded = torch.zeros(count, joints)
-        self.signals = self._base_signals()
-        if joints:
-            self.signals |= {"joint_pos": self._encoded, "joint_vel": torch.zeros(count, joints)}
-        self._widths = {name: value.shape[1] for name, value in self.signals.items()}
+        self.signals = {name: torch.zeros(count, width) for name, width in self._widths.items()}
         self.delay = None
         if longest_delay > 0:
             self.delay = ObservationDelay(
@@ -41,6 +45,12 @@ class Measurement(TensorState):
                 max_delay=longest_delay,
                 generator=world.generator,
             )
+        # Attitudes whose length noise, or the interpolation of delays, changes.
+        noisy_or_old = {
+            "gravity": "gravity_noise" in world.parameters or longest_delay > 0,
+            "base_quat": longest_delay > 0,
+        }
+        self._stretched = tuple(name for name, changes in noisy_or_old.items() if name in names and changes)
 
     @property
     def joint_pos(self) -> torch.Tensor:
@@ -49,27 +59,28 @@ class Measurement(TensorState):
 
     def reset(self, ids: torch.Tensor) -> None:
         """Environments `ids` start anew: what they measure has been so for ever."""
-        engine = self._world.engine
-        self._encoded = self._encoded.clone()
-        self._encoded[ids] = self._encoder(engine.joint_pos()[ids], ids)
-        fresh = self._base_signals()
+        fresh = self._base_signals(ids)
         if self._world.num_joints:
-            fresh |= {"joint_pos": self._encoded, "joint_vel": engine.joint_vel()}
-        for name, value in fresh.items():
-            self.signals[name] = self.signals[name].clone()  # what was handed out before stays as it was
-            self.signals[name][ids] = value[ids]
+            engine = self._world.engine
+            encoded, velocity = self._encoder(engine.joint_pos()[ids], ids), engine.joint_vel()[ids]
+            self._encoded = self._encoded.index_copy(0, ids, encoded)
+            fresh |= {"joint_pos": encoded, "joint_vel": self._noisy(velocity, "joint_vel_noise_rad_s", ids)}
         if self.delay is not None:
-            self.delay.reset(torch.cat([fresh[name][ids] for name in self._widths], dim=-1), ids)
+            self.delay.reset(torch.cat([fresh[name] for name in self._widths], dim=-1), ids)
+        for name, value in self._with_attitudes(fresh).items():
+            # A new tensor: what was handed out before stays as it was.
+            self.signals[name] = self.signals[name].index_copy(0, ids, value)
 
     def update(self, positions: torch.Tensor) -> None:
         """A tick has passed; joint positions after each of its physics steps, (num_envs, steps, n)."""
         now = self._base_signals()
         if self._world.num_joints:
             now |= self._joint_signals(positions)
-        self.signals = now
         if self.delay is not None:
-            self.delay.push(torch.cat(list(now.values()), dim=-1))
-            self.signals = dict(zip(now, self.delay.read().split(list(self._widths.values()), dim=-1), strict=True))
+            self.delay.push(torch.cat([now[name] for name in self._widths], dim=-1))
+            read = self.delay.read().split(list(self._widths.values()), dim=-1)
+            now = dict(zip(self._widths, read, strict=True))
+        self.signals = self._with_attitudes(now)
 
     def _joint_signals(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
         if positions.shape[1] > _VELOCITY_STEPS:
@@ -79,44 +90,58 @@ class Measurement(TensorState):
             earlier, span = self._encoded, self._world.task.period
         self._encoded = self._encoder(positions[:, -1])
         velocity = differenced_velocity(self._encoded, earlier, span)
-        velocity = self._noisy(velocity, "joint_vel_noise_rad_s")
-        return {"joint_pos": self._encoded, "joint_vel": velocity}
+        return {"joint_pos": self._encoded, "joint_vel": self._noisy(velocity, "joint_vel_noise_rad_s")}
 
     def _encoder(self, joint_pos: torch.Tensor, ids: torch.Tensor | None = None) -> torch.Tensor:
-        rows = slice(None) if ids is None else ids
-        offset = self._world.parameters.get("encoder_offset_rad")
-        noise = self._world.parameters.get("encoder_noise_counts")
-        draw = None if noise is None else noise[rows] * self._world.normal(*joint_pos.shape)
-        return encoder_reading(joint_pos, None if offset is None else offset[rows], self._resolution, draw)
+        noise = self._noise("encoder_noise_counts", joint_pos, ids)
+        return encoder_reading(joint_pos, self._error("encoder_offset_rad", ids), self._resolution, noise)
 
-    def _base_signals(self) -> dict[str, torch.Tensor]:
+    def _base_signals(self, ids: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        """IMU and state estimates of environments `ids` or of all, attitudes not yet of unit length."""
         world = self._world
         if not world.robot.floating:
             return {}
         base = world.engine.free_state("base")
-        gyro, gravity = base.ang_vel, -world_z_in_body(base.quat)
-        turned = world.parameters.get("imu_misalignment_rad")
-        if turned is not None:
-            mount = from_rotation_vector(turned)
-            gyro, gravity = rotate_inverse(mount, gyro), rotate_inverse(mount, gravity)
-        gravity = self._noisy(gravity, "gravity_noise")
+        if ids is not None:
+            base = FreeState(
+                pos=base.pos[ids], quat=base.quat[ids], lin_vel=base.lin_vel[ids], ang_vel=base.ang_vel[ids]
+            )
+        turned = self._error("imu_misalignment_rad", ids)
+        mount = None if turned is None else from_rotation_vector(turned)
+        down = -world_z_in_body(base.quat)
         signals = {
-            "gyro": self._noisy(gyro, "gyro_noise_rad_s", "gyro_bias_rad_s"),
-            "gravity": gravity / torch.linalg.vector_norm(gravity, dim=-1, keepdim=True),
+            "gyro": gyro_reading(
+                base.ang_vel,
+                mount=mount,
+                scale=self._error("gyro_scale", ids),
+                bias=self._error("gyro_bias_rad_s", ids),
+                noise=self._noise("gyro_noise_rad_s", base.ang_vel, ids),
+                limit=self._gyro_range,
+            ),
+            "gravity": gravity_reading(down, mount=mount, noise=self._noise("gravity_noise", down, ids)),
         }
-        for name in world.task.estimates:
-            if name == "base_pos":
-                signals[name] = self._noisy(base.pos, "base_pos_noise_m")
-            elif name == "base_quat":
-                signals[name] = base.quat
-            else:
-                signals[name] = self._noisy(rotate_inverse(base.quat, base.lin_vel), "base_lin_vel_noise_m_s")
-        return signals
+        return signals | {name: self._estimate(name, base, ids) for name in world.task.estimates}
 
-    def _noisy(self, value: torch.Tensor, noise: str, bias: str | None = None) -> torch.Tensor:
-        """Value plus white noise of a randomised size, plus a randomised constant."""
-        size = self._world.parameters.get(noise)
-        if size is not None:
-            value = value + size * self._world.normal(*value.shape)
-        constant = None if bias is None else self._world.parameters.get(bias)
-        return value if constant is None else value + constant
+    def _estimate(self, name: str, base: FreeState, ids: torch.Tensor | None) -> torch.Tensor:
+        if name == "base_pos":
+            return self._noisy(base.pos, "base_pos_noise_m", ids)
+        if name == "base_quat":
+            return base.quat
+        return self._noisy(rotate_inverse(base.quat, base.lin_vel), "base_lin_vel_noise_m_s", ids)
+
+    def _with_attitudes(self, signals: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The same signals, attitudes at unit length again."""
+        return signals | {name: unit(signals[name]) for name in self._stretched}
+
+    def _error(self, parameter: str, ids: torch.Tensor | None) -> torch.Tensor | None:
+        """The randomised parameter of environments `ids` or of all; None where it is not randomised."""
+        value = self._world.parameters.get(parameter)
+        return value if value is None or ids is None else value[ids]
+
+    def _noise(self, parameter: str, value: torch.Tensor, ids: torch.Tensor | None = None) -> Noise | None:
+        """Noise of a randomised size for a value (k, ...)."""
+        std = self._error(parameter, ids)
+        return None if std is None else Noise(std=std, normal=self._world.normal(*value.shape))
+
+    def _noisy(self, value: torch.Tensor, parameter: str, ids: torch.Tensor | None = None) -> torch.Tensor:
+        return noisy(value, self._noise(parameter, value, ids))

@@ -66,16 +66,15 @@ _TIMING = {
     "observation_delay_s": _parameter("s", "age of a joint reading"),
 }
 
-_SENSORS = {
+SENSOR_PARAMETERS = {
     "encoder_offset_rad": _parameter(
         "rad", "constant encoder error of a joint: reading = angle + offset", width=EACH_JOINT, low=-math.pi
     ),
     "encoder_noise_counts": _parameter("counts", "standard deviation of encoder noise"),
     "joint_vel_noise_rad_s": _parameter("rad/s", "standard deviation of noise on joint velocities"),
     "gyro_noise_rad_s": _parameter("rad/s", "standard deviation of noise on each axis of the gyro"),
-    "gyro_bias_rad_s": _parameter(
-        "rad/s", "constant error of each axis of the gyro, body frame", width=3, low=-math.inf
-    ),
+    "gyro_bias_rad_s": _parameter("rad/s", "constant error of each axis of the gyro", width=3, low=-math.inf),
+    "gyro_scale": _parameter("1", "what each axis of the gyro reads, times the truth", width=3, neutral=1.0),
     "gravity_noise": _parameter("1", "standard deviation of noise on each component of the unit gravity vector"),
     "imu_misalignment_rad": _parameter(
         "rad", "rotation vector from the body to the IMU as mounted, body frame", width=3, high=math.pi, direction=True
@@ -114,4 +113,4 @@ _START = {
     "initial_height_m": _parameter("m", "added to the floating base's start height", low=-math.inf, when=("reset",)),
 }
 
-WORLD_PARAMETERS: dict[str, WorldParameter] = {**_ACTUATION, **_TIMING, **_SENSORS, **_DISTURBANCES, **_START}
+WORLD_PARAMETERS: dict[str, WorldParameter] = {**_ACTUATION, **_TIMING, **SENSOR_PARAMETERS, **_DISTURBANCES, **_START}
