@@ -3,6 +3,7 @@
 Each joint frame is `T_parent * Trans(pos) * Rot(quat) * Rot(axis, q)`; quaternions are wxyz.
 """
 
+import math
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,30 +44,53 @@ def chain_from_mjcf(path: Path, site: str) -> KinematicChain:
     """Read the hinge chain from the world to a site.
 
     Raises:
-        FormatError: the site does not exist, or a body on the way has no hinge or an orientation other than `quat`.
+        FormatError: the site does not exist, or a body on the way has no hinge at its origin or an orientation other than `quat`.
     """
-    world = ET.parse(path).getroot().find("worldbody")
+    root = ET.parse(path).getroot()
+    world = root.find("worldbody")
     bodies = [] if world is None else _path_to_site(world, site)
     if not bodies:
         raise FormatError(f"{path}: no site {site!r} below worldbody")
+    inherited = {key for item in root.iter("default") for joint in item.findall("joint") for key in joint.attrib}
     links: list[ChainLink] = []
     for body in bodies:
-        joints = body.findall("joint")
-        if not joints and not links and _is_identity(body):
+        joints = _own_joints(body)
+        turned = any(key in body.attrib for key in ("euler", "axisangle", "xyaxes", "zaxis"))
+        if not joints and not links and not turned and _is_identity(body):
             continue  # the fixed base
-        if len(joints) != 1 or any(key in body.attrib for key in ("euler", "axisangle", "xyaxes", "zaxis")):
+        if len(joints) != 1 or turned:
             raise FormatError(f"{path}: body {body.get('name')!r} needs exactly one hinge and a quat orientation")
-        quat = np.array(_numbers(body, "quat", "1 0 0 0"))
-        links.append(
-            ChainLink(
-                joint=joints[0].attrib["name"],
-                pos=_numbers(body, "pos", "0 0 0"),  # pyright: ignore[reportArgumentType]
-                quat=tuple(float(v) for v in quat / np.linalg.norm(quat)),  # pyright: ignore[reportArgumentType]
-                axis=_numbers(joints[0], "axis", "0 0 1"),  # pyright: ignore[reportArgumentType]
-            )
-        )
+        links.append(_link(body, joints[0], f"{path}: body {body.get('name')!r}", inherited))
+    if not links:
+        raise FormatError(f"{path}: no hinge between the world and site {site!r}; expected at least one")
     tip = next(s for s in bodies[-1].findall("site") if s.get("name") == site)
+    if "fromto" in tip.attrib:
+        raise FormatError(f"{path}: site {site!r} has fromto; expected pos, a point")
     return KinematicChain(links=tuple(links), tip_pos=_numbers(tip, "pos", "0 0 0"))  # pyright: ignore[reportArgumentType]
+
+
+def _link(body: ET.Element, joint: ET.Element, where: str, inherited: set[str]) -> ChainLink:
+    """A body and its hinge; `inherited`: attributes that some <default> gives to joints."""
+    name = joint.get("name")
+    if name is None:
+        raise FormatError(f"{where}: its joint has no name; expected one")
+    where = f"{where}: joint {name!r}"
+    for key in ("type", "axis", "pos", "ref"):
+        if key in inherited and key not in joint.attrib:
+            raise FormatError(f"{where}: {key} comes from a <default>; expected it on the joint itself")
+    if joint.get("type", "hinge") != "hinge":
+        raise FormatError(f"{where} is a {joint.get('type')}; expected a hinge on the way to the tip")
+    if any(_numbers(joint, "pos", "0 0 0")) or any(_numbers(joint, "ref", "0")):
+        raise FormatError(
+            f"{where}: pos = {joint.get('pos', '0 0 0')!r}, ref = {joint.get('ref', '0')!r}; expected a hinge at the origin of its"
+            " body whose zero is the pose of the file: leave both out"
+        )
+    return ChainLink(
+        joint=name,
+        pos=_numbers(body, "pos", "0 0 0"),  # pyright: ignore[reportArgumentType]
+        quat=_unit(_numbers(body, "quat", "1 0 0 0"), f"{where}: quat of its body"),  # pyright: ignore[reportArgumentType]
+        axis=_unit(_numbers(joint, "axis", "0 0 1"), f"{where}: axis"),  # pyright: ignore[reportArgumentType]
+    )
 
 
 def joint_frames(chain: KinematicChain, joint_pos: Any, xp: Any = np) -> tuple[list[Any], list[Any], Any]:
@@ -203,8 +227,30 @@ def _is_identity(body: ET.Element) -> bool:
     )
 
 
+def _own_joints(body: ET.Element) -> list[ET.Element]:
+    """Joints of a body, also those in a <frame> of it, but not those of bodies below."""
+    inner = [joint for frame in body.findall("frame") for joint in _own_joints(frame)]
+    return body.findall("joint") + inner
+
+
 def _numbers(element: ET.Element, key: str, default: str) -> tuple[float, ...]:
-    return tuple(float(v) for v in element.get(key, default).split())
+    text, count = element.get(key, default), len(default.split())
+    try:
+        values = tuple(float(v) for v in text.split())
+    except ValueError:
+        values = ()
+    if len(values) != count or not all(map(math.isfinite, values)):
+        what = f"{element.tag} {element.get('name', '')!r}"
+        raise FormatError(f"{what}: {key} = {text!r}; expected {count} finite number{'s' if count > 1 else ''}")
+    return values
+
+
+def _unit(vector: tuple[float, ...], what: str) -> tuple[float, ...]:
+    """At length 1, as MuJoCo makes it."""
+    length = math.sqrt(sum(v * v for v in vector))
+    if length < 1e-9:
+        raise FormatError(f"{what} = {vector}; expected a vector that is not zero")
+    return vector if length == 1.0 else tuple(v / length for v in vector)
 
 
 def _cross_matrix(axis: Vector) -> list[list[float]]:

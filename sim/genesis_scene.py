@@ -18,7 +18,8 @@ import torch
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import FormatError
 
-from .scene import Scene
+from .scene import Scene, SceneObject
+from .scene_checks import check_genesis_model, check_object_model, check_robot_model, check_scene, check_tip, load_spec
 from .terrain import HeightField
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def build_scene(scene: Scene, num_envs: int, dt: float) -> GenesisScene:
     """
     import genesis as gs
 
+    check_scene(scene)
     built = gs.Scene(
         sim_options=gs.options.SimOptions(dt=dt, substeps=1),
         rigid_options=gs.options.RigidOptions(
@@ -101,8 +103,7 @@ def build_scene(scene: Scene, num_envs: int, dt: float) -> GenesisScene:
     robot = built.add_entity(_morph(_robot_xml(scene)))
     objects = {}
     for item in scene.objects:
-        xml = _object_xml(item.model_path, item.pos, free=item.free)
-        objects[item.name] = built.add_entity(_morph(xml))
+        objects[item.name] = built.add_entity(_morph(_object_xml(item)))
     _add_ground(built, scene)
     built.build(n_envs=num_envs)
     return GenesisScene(scene=built, robot=robot, objects=objects)
@@ -124,12 +125,8 @@ def _morph(xml: str) -> "gs.morphs.MJCF":
 
 def _load(path: Path) -> mujoco.MjSpec:
     """Read an MJCF file; paths in it become absolute, because Genesis gets the text alone."""
-    if not path.is_file():
-        raise FormatError(f"model {path} does not exist")
-    try:
-        spec = mujoco.MjSpec.from_file(str(path))
-    except ValueError as error:
-        raise FormatError(f"{path}: MuJoCo cannot read this model: {error}") from None
+    spec = load_spec(path)
+    check_genesis_model(spec, path)
     folder = path.parent.resolve()
     spec.meshdir, spec.texturedir = str(folder / spec.meshdir), str(folder / spec.texturedir)
     return spec
@@ -138,6 +135,7 @@ def _load(path: Path) -> mujoco.MjSpec:
 def _robot_xml(scene: Scene) -> str:
     """The robot without its actuators, whose ranges Genesis would impose, and with a payload link."""
     spec = _load(scene.robot.model_path)
+    check_robot_model(spec, scene.robot)
     for thing in (*spec.actuators, *spec.sensors, *spec.keys):
         spec.delete(thing)
     if scene.robot.payload_site is not None:
@@ -145,26 +143,27 @@ def _robot_xml(scene: Scene) -> str:
         payload = site.parent.add_body(name=PAYLOAD, pos=site.pos)
         payload.ipos = [0.0, 0.0, 0.0]
         payload.mass, payload.inertia, payload.explicitinertial = NO_MASS, [1e-12] * 3, True
-    return _xml(spec, scene.robot.model_path)
+    xml, model = _xml(spec, scene.robot.model_path)
+    check_tip(model, scene.robot)
+    return xml
 
 
-def _object_xml(path: Path, pos: tuple[float, float, float], *, free: bool) -> str:
-    spec = _load(path)
-    bodies = spec.worldbody.bodies
-    if len(bodies) != 1 or any(body.joints for body in bodies):
-        raise FormatError(f"{path}: expected exactly one body without joints, got {len(bodies)}")
-    bodies[0].pos = bodies[0].pos + np.asarray(pos)
-    if free:
-        bodies[0].add_freejoint()
-    return _xml(spec, path)
+def _object_xml(item: SceneObject) -> str:
+    spec = _load(item.model_path)
+    check_object_model(spec, item)
+    body = spec.worldbody.bodies[0]
+    body.pos = body.pos + np.asarray(item.pos)
+    if item.free:
+        body.add_freejoint()
+    return _xml(spec, item.model_path)[0]
 
 
-def _xml(spec: mujoco.MjSpec, path: Path) -> str:
+def _xml(spec: mujoco.MjSpec, path: Path) -> tuple[str, mujoco.MjModel]:
     try:
-        spec.compile()
+        model = spec.compile()
     except ValueError as error:
         raise FormatError(f"{path}: MuJoCo cannot build this model: {error}") from None
-    return spec.to_xml()
+    return spec.to_xml(), model
 
 
 def _add_ground(built: "gs.Scene", scene: Scene) -> None:

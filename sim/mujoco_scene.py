@@ -3,14 +3,13 @@
 # mujoco builds its classes at run time and ships no type stubs for them.
 # pyright: reportAttributeAccessIssue=false
 
-from pathlib import Path
-
 import mujoco
 import numpy as np
 
 from isthmus.hardware.structure import FormatError
 
 from .scene import Scene, SceneObject
+from .scene_checks import check_object_model, check_robot_model, check_scene, check_tip, load_spec
 from .terrain import HeightField
 
 GROUND = "ground"
@@ -28,10 +27,12 @@ def build_model(scene: Scene, dt: float) -> mujoco.MjModel:
     same law outside it.
 
     Raises:
-        FormatError: a model file that MuJoCo cannot read, with its message.
+        FormatError: a model file that MuJoCo cannot read, with its message, or with parts that would be left out or misread.
     """
+    check_scene(scene)
     robot = scene.robot
-    spec = _load(robot.model_path)
+    spec = load_spec(robot.model_path)
+    check_robot_model(spec, robot)
     spec.option.timestep = dt
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1080
@@ -46,17 +47,9 @@ def build_model(scene: Scene, dt: float) -> mujoco.MjModel:
         model = spec.compile()
     except ValueError as error:
         raise FormatError(f"{robot.model_path}: MuJoCo cannot build the scene: {error}") from None
+    check_tip(model, robot)
     model.vis.map.shadowclip = _VIEW / model.stat.extent
     return model
-
-
-def _load(path: Path) -> mujoco.MjSpec:
-    if not path.is_file():
-        raise FormatError(f"model {path} does not exist")
-    try:
-        return mujoco.MjSpec.from_file(str(path))
-    except ValueError as error:
-        raise FormatError(f"{path}: MuJoCo cannot read this model: {error}") from None
 
 
 def _add_payload(spec: mujoco.MjSpec, site_name: str | None) -> None:
@@ -83,11 +76,9 @@ def _add_servos(spec: mujoco.MjSpec, scene: Scene) -> None:
 
 
 def _add_object(spec: mujoco.MjSpec, item: SceneObject) -> None:
-    child = _load(item.model_path)
-    bodies = child.worldbody.bodies
-    if len(bodies) != 1 or any(body.joints for body in bodies):
-        raise FormatError(f"{item.model_path}: expected exactly one body without joints, got {len(bodies)}")
-    body = spec.worldbody.add_frame(pos=list(item.pos)).attach_body(bodies[0], f"{item.name}/", "")
+    child = load_spec(item.model_path)
+    check_object_model(child, item)
+    body = spec.worldbody.add_frame(pos=list(item.pos)).attach_body(child.worldbody.bodies[0], f"{item.name}/", "")
     body.name = item.name
     if item.free:
         body.add_freejoint()

@@ -144,3 +144,49 @@ def test_a_body_that_the_chain_cannot_hold_is_named(tmp_path: Path, body: str) -
             chain_from_mjcf(path, "tip")
     else:
         assert chain_from_mjcf(path, "tip").joint_names == ("k",)  # a body without a joint in front is the fixed base
+
+
+def chain_of(folder: Path, joint: str, body: str = "", site: str = "", beside: str = "") -> KinematicChain:
+    """The chain of a model with one joint, all of whose parts can be given."""
+    path = folder / "model.xml"
+    path.write_text(
+        f'<mujoco>{beside}<worldbody><body name="link" {body}>{joint}<geom size="0.1"/>'
+        f'<site name="tip" pos="1 0 0" {site}/></body></worldbody></mujoco>'
+    )
+    return chain_from_mjcf(path, "tip")
+
+
+@pytest.mark.parametrize(
+    ("joint", "more", "message"),
+    [
+        ('<joint name="j" type="slide"/>', {}, "'link': joint 'j' is a slide; expected a hinge"),
+        ('<joint name="j" type="ball"/>', {}, "joint 'j' is a ball"),
+        ('<joint name="j" pos="0.1 0 0"/>', {}, "joint 'j': pos = '0.1 0 0'"),
+        ('<joint name="j" ref="0.1"/>', {}, "joint 'j': .*ref = '0.1'"),
+        ('<joint name="j" axis="0 0 0"/>', {}, r"joint 'j': axis = \(0\.0, 0\.0, 0\.0\); expected a vector"),
+        ('<joint name="j" axis="0 1"/>', {}, "joint 'j': axis = '0 1'; expected 3 finite numbers"),
+        ('<joint name="j" axis="0 nan 1"/>', {}, "axis = '0 nan 1'"),
+        ("<joint/>", {}, "body 'link': its joint has no name"),
+        ('<joint name="j"/><frame><joint name="k"/></frame>', {}, "'link' needs exactly one hinge"),
+        ("", {"body": 'euler="0 0 90"'}, "'link' needs exactly one hinge and a quat orientation"),
+        ("", {}, "no hinge between the world and site 'tip'"),
+        ('<joint name="j"/>', {"body": 'quat="0 0 0 0"'}, "quat of its body"),
+        ('<joint name="j"/>', {"body": 'pos="a b c"'}, "body 'link': pos = 'a b c'"),
+        ('<joint name="j"/>', {"site": 'fromto="0 0 0 1 1 1"'}, "site 'tip' has fromto"),
+        (
+            '<joint name="j"/>',
+            {"beside": '<default><joint axis="0 1 0"/></default>'},
+            "joint 'j': axis comes from a <default>",
+        ),
+    ],
+)
+def test_what_the_chain_would_read_otherwise_than_mujoco_is_refused(
+    tmp_path: Path, joint: str, more: dict[str, str], message: str
+) -> None:
+    with pytest.raises(FormatError, match=message):
+        chain_of(tmp_path, joint, **more)
+
+
+def test_an_axis_of_any_length_is_a_direction_as_in_mujoco(tmp_path: Path) -> None:
+    chain = chain_of(tmp_path, '<joint name="j" axis="0 0 5"/>')
+    np.testing.assert_allclose(tip_position(chain, np.array([np.pi / 2])), [0.0, 1.0, 0.0], atol=1e-12)
