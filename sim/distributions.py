@@ -1,6 +1,7 @@
 """Distributions that randomisation draws from: data, with a range, and able to shrink towards a neutral value."""
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ MAX_TAIL = 30.0  # standard deviations that a truncation may lie off the mean; t
 MIN_ACCEPTANCE = 1e-3  # share of a multivariate normal that must lie within its box
 ACCEPTANCE_DRAWS = 20_000
 ROUND = 2**17  # most draws at a time
+LARGEST = torch.finfo(torch.float32).max  # values are float32
 
 
 class RandomizationError(IsthmusError, ValueError):
@@ -185,7 +187,11 @@ class TruncatedMultivariateNormal:
 
     def check(self) -> None:
         """Raise RandomizationError naming the field that cannot be."""
-        name, size = "truncated-multivariate-normal", len(self.mean)
+        name = "truncated-multivariate-normal"
+        for field in ("mean", "covariance", "low", "high"):
+            if not isinstance(getattr(self, field), tuple):
+                raise RandomizationError(f"{name} {field} must be a tuple, got {getattr(self, field)!r}")
+        size = len(self.mean)
         for field in ("covariance", "low", "high"):
             if len(getattr(self, field)) != size or size == 0:
                 raise RandomizationError(
@@ -244,7 +250,9 @@ def _toward(value: float, neutral: float, fraction: float) -> float:
 
 def _finite(name: str, **values: float) -> None:
     for field, value in values.items():
-        if not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise RandomizationError(f"{name} {field} must be one number, got {value!r}")
+        if not math.isfinite(value) or abs(value) > LARGEST:
             raise RandomizationError(f"{name} {field} must be finite, got {value}")
 
 

@@ -6,7 +6,19 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from isthmus.hardware.errors import IsthmusError
+
 from .scene import Scene
+
+
+class ParameterError(IsthmusError, ValueError):
+    """Values of a physical parameter that cannot be, or that this robot has no place for."""
+
+
+class UnknownNameError(IsthmusError, KeyError):
+    """A parameter, body or camera that an engine does not have."""
+
+    __str__ = Exception.__str__  # a KeyError shows its text in quotes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +60,24 @@ ENGINE_PARAMETERS: dict[str, EngineParameter] = {
 }
 
 
-def unknown(what: str, name: str, known: tuple[str, ...]) -> KeyError:
+def unknown(what: str, name: str, known: tuple[str, ...]) -> UnknownNameError:
     """The error for a name that an engine does not have."""
-    return KeyError(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}")
+    return UnknownNameError(f"unknown {what} {name!r}; known: {', '.join(known) or 'none'}")
 
 
 def check_parameter(name: str, values: torch.Tensor | None = None, ids: torch.Tensor | None = None) -> None:
-    """Refuse an unknown parameter (KeyError), and values of a wrong shape or that cannot be (ValueError)."""
+    """Refuse an unknown parameter (UnknownNameError), and values of a wrong shape or that cannot be (ParameterError)."""
     if name not in ENGINE_PARAMETERS:
         raise unknown("engine parameter", name, tuple(ENGINE_PARAMETERS))
     if values is None or ids is None:
         return
     item = ENGINE_PARAMETERS[name]
     if values.shape != (ids.numel(), item.width):
-        raise ValueError(f"{name}: values have shape {tuple(values.shape)}, expected {(ids.numel(), item.width)}")
+        raise ParameterError(f"{name}: values have shape {tuple(values.shape)}, expected {(ids.numel(), item.width)}")
     if not bool((values >= item.low).all()):
-        raise ValueError(f"{name}: got {float(values.min()):.4g} {item.unit}, expected at least {item.low} and finite")
+        raise ParameterError(
+            f"{name}: got {float(values.min()):.4g} {item.unit}, expected at least {item.low} and finite"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@
 
 import torch
 
-from .engine import ENGINE_PARAMETERS, check_parameter
+from .engine import ENGINE_PARAMETERS, ParameterError, check_parameter
 from .genesis_scene import PAYLOAD, GenesisScene
 from .scene import Scene
 
@@ -41,7 +41,7 @@ class GenesisParameters:
         if ids.numel() == 0:
             return
         if name == "payload_kg" and self._scene.robot.payload_site is None and bool((values != 0).any()):
-            raise ValueError("payload_kg: the robot has no payload_site in its robot.toml; add one")
+            raise ParameterError("payload_kg: the robot has no payload_site in its robot.toml; add one")
         values, ids = values.to(self._pending.device), ids.to(self._pending.device)
         self.values[name][ids] = values
         if name in ("friction_scale", "damping_scale"):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from mujoco.batch import Batch
 
-from .engine import ENGINE_PARAMETERS, check_parameter
+from .engine import ENGINE_PARAMETERS, ParameterError, check_parameter
 from .mujoco_scene import NO_MASS, PAYLOAD
 from .scene import Scene
 
@@ -36,7 +36,7 @@ class MujocoParameters:
         if ids.numel() == 0:
             return
         if name == "payload_kg" and self._payload is None and bool((values != 0).any()):
-            raise ValueError("payload_kg: the robot has no payload_site in its robot.toml; add one")
+            raise ParameterError("payload_kg: the robot has no payload_site in its robot.toml; add one")
         self.values[name][ids] = values
         rows = ids.numpy()
         if name in ("friction_scale", "damping_scale"):

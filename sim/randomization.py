@@ -1,6 +1,7 @@
 """Randomisation as data: which parameter, from which distribution, and when it is drawn anew."""
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,6 +16,10 @@ from .distributions import (
 )
 from .engine import ENGINE_PARAMETERS, EngineParameter
 from .world_parameters import ANY_TIME, EACH_JOINT, WORLD_PARAMETERS, When, WorldParameter
+
+# With 0 of these physics has no solution, or things slide for ever; the engines' own limit allows it.
+ABOVE_ZERO = ("mass_scale", "inertia_scale", "object_mass_scale", "contact_friction_scale")
+_SINGLE, _TOGETHER = (Constant, Uniform, LogUniform, Gaussian), (TruncatedMultivariateNormal,)
 
 PER_JOINT = tuple(name for name, parameter in WORLD_PARAMETERS.items() if parameter.width == EACH_JOINT)
 
@@ -66,6 +71,7 @@ def is_length(name: str) -> bool:
 def check_randomization(terms: tuple[Term, ...]) -> None:
     """Refuse terms that cannot be applied; raises RandomizationError."""
     for term in terms:
+        _check_kind(term)
         for name in parameters_of(term):
             parameter_info(name)
         _check_time(term)
@@ -116,10 +122,27 @@ def _widened(term: AnyTerm, fraction: float) -> AnyTerm:
     return replace(term, distribution=term.distribution.widened(neutral_of(term), fraction))
 
 
+def _check_kind(term: Term) -> None:
+    """That a term and its distribution are what their fields say; annotations alone hold nobody back."""
+    if not isinstance(term, RandomTerm | CorrelatedTerm):
+        raise RandomizationError(f"randomization holds {term!r}; expected a RandomTerm or a CorrelatedTerm")
+    together = isinstance(term, CorrelatedTerm)
+    if together and not isinstance(term.parameters, tuple):
+        raise RandomizationError(f"CorrelatedTerm.parameters is {term.parameters!r}; expected a tuple of names")
+    expected = _TOGETHER if together else _SINGLE
+    if not isinstance(term.distribution, expected):
+        names = ", ".join(kind.__name__ for kind in expected)
+        raise RandomizationError(
+            f"{', '.join(map(str, parameters_of(term)))}: distribution is {term.distribution!r}; a {type(term).__name__}"
+            f" expects one of {names}"
+        )
+
+
 def _check_time(term: Term) -> None:
     names = ", ".join(parameters_of(term))
     if term.when == "interval":
-        if term.interval_s is None or not (math.isfinite(term.interval_s) and term.interval_s > 0):
+        seconds = term.interval_s
+        if not isinstance(seconds, numbers.Real) or not (math.isfinite(seconds) and seconds > 0):
             raise RandomizationError(f"{names}: interval_s must be a positive number of seconds, got {term.interval_s}")
     elif term.interval_s is not None:
         raise RandomizationError(
@@ -143,6 +166,8 @@ def _check_component(term: RandomTerm) -> None:
         return
     if is_length(name) or info.width == 1:
         raise RandomizationError(f"{name}: is drawn as a whole, component must be left out, got {index}")
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise RandomizationError(f"{name}: component must be a whole number, got {index!r}")
     if index < 0 or (info.width != EACH_JOINT and index >= info.width):
         largest = "the number of joints - 1" if info.width == EACH_JOINT else info.width - 1
         raise RandomizationError(f"{name}: component must lie in 0 .. {largest}, got {index}")
@@ -151,6 +176,8 @@ def _check_component(term: RandomTerm) -> None:
 def _check_possible(name: str, low: float, high: float) -> None:
     info = parameter_info(name)
     highest = info.high if isinstance(info, WorldParameter) else math.inf
+    if name in ABOVE_ZERO and low == 0.0:
+        raise RandomizationError(f"{name}: {low} .. {high} {info.unit} holds 0; expected more than 0, such as 0.01")
     if low < info.low or high > highest:
         raise RandomizationError(
             f"{name}: {low} .. {high} {info.unit} goes beyond what is possible, {info.low} .. {highest} {info.unit}"
