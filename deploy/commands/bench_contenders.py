@@ -27,11 +27,12 @@ class BenchError(IsthmusError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
-    """Of one PPO iteration."""
+class Iteration:
+    """What one iteration of PPO took, and gave."""
 
     collect: float  # s
     update: float  # s
+    tracking: float | None = None  # mean of the velocity-tracking term, where the contender tells it
 
 
 class Contender(Protocol):
@@ -40,7 +41,7 @@ class Contender(Protocol):
     name: str
     about: str  # versions, threads, precision: what its figure depends on
 
-    def iterate(self) -> Times:
+    def iterate(self) -> Iteration:
         """One iteration."""
         ...
 
@@ -55,12 +56,12 @@ class OwnTrainer:
         self.name, self.about = name, f"{available_cores()} cores, {config.precision}"
         self._trainer = Trainer(_env(task, num_envs, seed), config, folder, seed=seed)
 
-    def iterate(self) -> Times:
+    def iterate(self) -> Iteration:
         """See Contender."""
         seen: list[Progress] = []
         self._trainer.train(self._trainer.iteration + 1, on_progress=seen.append)
         metrics = seen[0].metrics
-        return Times(collect=metrics["time/collect"], update=metrics["time/update"])
+        return Iteration(collect=metrics["time/collect"], update=metrics["time/update"])
 
 
 class StockPPO:
@@ -87,7 +88,7 @@ class StockPPO:
             self._algorithm = PPO.construct_algorithm(env.get_observations(), env, settings, "cpu")
         self._algorithm.train_mode()
 
-    def iterate(self) -> Times:
+    def iterate(self) -> Iteration:
         """See Contender. The loop is that of rsl-rl's runner without its logging."""
         import time
 
@@ -102,7 +103,7 @@ class StockPPO:
             algorithm.compute_returns(observations)
         collected = time.perf_counter()
         algorithm.update()
-        return Times(collect=collected - start, update=time.perf_counter() - collected)
+        return Iteration(collect=collected - start, update=time.perf_counter() - collected)
 
 
 class UniLab:
@@ -130,14 +131,14 @@ class UniLab:
         ready = self._answer()
         self.about = f"unilab {ready['version']}, {ready['threads']} torch threads, its own environment and settings"
 
-    def iterate(self) -> Times:
+    def iterate(self) -> Iteration:
         """See Contender."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # said by the missing answer
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
         answer = self._answer()
-        return Times(collect=float(answer["collect"]), update=float(answer["update"]))
+        return Iteration(**{name: float(answer[name]) for name in ("collect", "update", "tracking")})
 
     def close(self) -> None:
         """End the process."""

@@ -1,5 +1,6 @@
 """`isthmus bench train`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from .bench_speed import Quartiles, quartiles
 if TYPE_CHECKING:
     from isthmus.policies.learning.ppo_config import PPOConfig
 
-    from .bench_contenders import Times
+    from .bench_contenders import Iteration
 
 HIDDEN_DIMS, TICKS, EPOCHS, MINI_BATCHES = (512, 256, 128), 24, 5, 4  # UniLab's for the Go2
 WINDOW = 5  # iterations whose mean must reach the level
@@ -32,7 +33,7 @@ class TrainSpeed:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelPoint:
-    """One iteration of our own training."""
+    """One iteration of training."""
 
     seconds: float  # of training
     steps: int
@@ -41,8 +42,10 @@ class LevelPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """Our own training until a reward term reached a level."""
+    """Training until a reward term reached a level."""
 
+    name: str
+    about: str
     term: str
     level: float
     seconds: float | None  # of training until then; None where it did not get there
@@ -62,12 +65,12 @@ class TrainTable:
     epochs: int
     mini_batches: int
     speeds: tuple[TrainSpeed, ...]
-    level: Level | None
+    levels: tuple[Level, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchTrain:
-    """Measure training: steps/s of the same PPO by our trainer, rsl-rl's own and UniLab, and the time to walk with our settings."""
+    """Measure training: steps/s of the same PPO by our trainer, rsl-rl's own and UniLab, and the time to walk by own settings."""
 
     out: Path = Path("runs/bench-train")
     """Directory for train.json and the training run."""
@@ -98,13 +101,15 @@ class BenchTrain:
         check_folder("--out", self.out)
         console = Console()
         speeds = self._compare(console) if self.repeats else ()
-        self._write(speeds, None)
+        self._write(speeds, ())
         if speeds:
             _print_table(speeds, console)
-        if self.level:
-            level = self._train(console)
-            self._write(speeds, level)
-            _print_level(level, console)
+        levels: list[Level] = []
+        for train in (self._train, self._train_unilab) if self.level else ():
+            levels += train(console)
+            self._write(speeds, tuple(levels))
+        for level in levels:
+            _print_level(level, levels[0], console)
         console.print(f"wrote {self.out / 'train.json'}")
         return 0
 
@@ -125,7 +130,7 @@ class BenchTrain:
         if self.unilab_python is not None:
             check_python("--unilab-python", self.unilab_python)
 
-    def _write(self, speeds: tuple[TrainSpeed, ...], level: Level | None) -> None:
+    def _write(self, speeds: tuple[TrainSpeed, ...], levels: tuple[Level, ...]) -> None:
         table = TrainTable(
             machine=this_machine(),
             task=self.task,
@@ -135,7 +140,7 @@ class BenchTrain:
             epochs=EPOCHS,
             mini_batches=MINI_BATCHES,
             speeds=speeds,
-            level=level,
+            levels=levels,
         )
         write_json(self.out / "train.json", table)
 
@@ -145,7 +150,7 @@ class BenchTrain:
         from .bench_progress import bench_progress
 
         with contenders(self.task, self.num_envs, same_ppo(), self.seed, self.out, self.unilab_python) as everybody:
-            times: list[list[Times]] = [[] for _ in everybody]
+            times: list[list[Iteration]] = [[] for _ in everybody]
             with bench_progress("training in turns", (self.repeats + 1) * len(everybody), console) as done:
                 for turn in range(self.repeats + 1):
                     for contender, own in zip(everybody, times, strict=True):
@@ -161,7 +166,7 @@ class BenchTrain:
     def _steps(self) -> int:
         return self.num_envs * TICKS
 
-    def _speed(self, name: str, about: str, times: list["Times"], ours: list["Times"]) -> TrainSpeed:
+    def _speed(self, name: str, about: str, times: list["Iteration"], ours: list["Iteration"]) -> TrainSpeed:
         whole = [each.collect + each.update for each in times]
         return TrainSpeed(
             name=name,
@@ -172,30 +177,63 @@ class BenchTrain:
             ours=quartiles([its / (own.collect + own.update) for its, own in zip(whole, ours, strict=True)]),
         )
 
-    def _train(self, console) -> Level:  # noqa: ANN001
+    def _train(self, console) -> list[Level]:  # noqa: ANN001
         """Train with the task's own settings until the level, or the time limit."""
         from isthmus.policies.learning.presets import get_preset
         from isthmus.policies.learning.recipe import Run, TrainConfig
         from isthmus.sim.tasks import get_task
 
-        from .bench_progress import level_progress
-
         preset, task = get_preset(self.task), get_task(self.task)
         unit = next(term.weight for term in task.rewards if term.name == self.term) * task.period
-        config = TrainConfig(task=self.task, seed=self.seed, num_envs=preset.num_envs, ppo=preset.ppo)
+        config = TrainConfig(
+            task=self.task, seed=self.seed, num_envs=preset.num_envs, iterations=preset.iterations, ppo=preset.ppo
+        )
         run, points = Run(self.out / "run", config), []
-        with level_progress(f"{self.term} to {self.level:g}", self.level, self.time_limit, console) as show:
-            while not (reached := _mean(points) >= self.level) and run.trainer.seconds < self.time_limit:
-                run.train(
-                    iterations=run.trainer.iteration + WINDOW,
-                    on_progress=lambda now: points.append(
-                        LevelPoint(
-                            seconds=now.seconds, steps=now.steps, value=now.metrics[f"reward/{self.term}"] / unit
-                        )
-                    ),
-                )
-                show(run.trainer.seconds, _mean(points))
+
+        def iterate() -> list[LevelPoint]:
+            run.train(
+                iterations=run.trainer.iteration + WINDOW,
+                on_progress=lambda now: points.append(
+                    LevelPoint(seconds=now.seconds, steps=now.steps, value=now.metrics[f"reward/{self.term}"] / unit)
+                ),
+            )
+            return points
+
+        about = f"the task's own settings, {preset.num_envs} environments"
+        return [self._to_level("isthmus", about, iterate, console)]
+
+    def _train_unilab(self, console) -> list[Level]:  # noqa: ANN001
+        """The same for UniLab with its own task and settings, where it can be run and says how well it tracks."""
+        from .bench_contenders import UniLab
+
+        if self.unilab_python is None or self.term != "tracks_velocity":
+            return []
+        unilab, points = UniLab(self.unilab_python, self.num_envs, self.out / "unilab"), []
+
+        def iterate() -> list[LevelPoint]:
+            now = unilab.iterate()
+            assert now.tracking is not None
+            seconds = now.collect + now.update + (points[-1].seconds if points else 0.0)
+            points.append(LevelPoint(seconds=seconds, steps=(len(points) + 1) * self._steps(), value=now.tracking))
+            return points
+
+        try:
+            return [self._to_level(unilab.name, unilab.about, iterate, console)]
+        finally:
+            unilab.close()
+
+    def _to_level(self, name: str, about: str, iterate: Callable[[], list[LevelPoint]], console) -> Level:  # noqa: ANN001
+        from .bench_progress import level_progress
+
+        title = f"{name}: {self.term} to {self.level:g}"
+        with level_progress(title, self.level, self.time_limit, console) as show:
+            points = iterate()
+            while not (reached := _mean(points) >= self.level) and points[-1].seconds < self.time_limit:
+                points = iterate()
+                show(points[-1].seconds, _mean(points))
         return Level(
+            name=name,
+            about=about,
             term=self.term,
             level=self.level,
             seconds=points[-1].seconds if reached else None,
@@ -250,13 +288,15 @@ def _print_table(speeds: tuple[TrainSpeed, ...], console) -> None:  # noqa: ANN0
     Console(width=max(console.width, 150)).print(table)
 
 
-def _print_level(level: Level, console) -> None:  # noqa: ANN001
+def _print_level(level: Level, ours: Level, console) -> None:  # noqa: ANN001
+    last = level.points[-1]
     if level.seconds is None:
-        last = level.points[-1]
         console.print(
-            f"{level.term} did not reach {level.level:g}: {last.value:.3f} after {last.seconds:.0f} s of training"
+            f"{level.name}: {level.term} did not reach {level.level:g}: {last.value:.3f} after {last.seconds:.0f} s of training"
         )
-    else:
-        console.print(
-            f"{level.term} reached {level.level:g} after {level.seconds:.0f} s of training, {level.steps:,} steps"
-        )
+        return
+    share = "" if level is ours or ours.seconds is None else f"; ours took {ours.seconds / level.seconds:.2f} of that"
+    console.print(
+        f"{level.name}: {level.term} reached {level.level:g} after {level.seconds:.0f} s of training, "
+        f"{level.steps:,} steps{share}"
+    )

@@ -1,7 +1,8 @@
 """Run by another Python, which has UniLab: its own training command, one iteration for each line on standard input.
 
-Answers on the file descriptor that is the first argument, in lines of JSON: its version and torch's threads, then the times of each
-iteration. The other arguments are UniLab's. Works in the current folder, which becomes what UniLab takes for its source checkout.
+Answers on the file descriptor that is the first argument, in lines of JSON: its version and torch's threads, then of each iteration its
+times and the mean of its velocity-tracking reward, exp(-(error / 0.5 m/s)^2) with a weight of 1. The other arguments are UniLab's.
+Works in the current folder, which becomes what UniLab takes for its source checkout.
 """
 
 import importlib.metadata
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+TRACKING = "reward/tracking_lin_vel"
 ROBOT = "unilab/assets/robots/go2"
 STAND_IN = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 3 1 4\n"  # a tetrahedron
 
@@ -26,8 +28,9 @@ def main() -> None:
     from rsl_rl.algorithms import PPO
 
     pipe = os.fdopen(int(sys.argv.pop(1)), "w", buffering=1)
-    act, update = PPO.act, PPO.update
+    act, update, process = PPO.act, PPO.update, PPO.process_env_step
     began: list[float] = []
+    tracking: list[float] = []
 
     def waiting_act(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not began:
@@ -36,14 +39,19 @@ def main() -> None:
             began.append(time.perf_counter())
         return act(self, *arguments, **keywords)
 
+    def reading_process(self: Any, obs: Any, rewards: Any, dones: Any, extras: Any) -> Any:
+        tracking.append(float(extras["log"][TRACKING]))
+        return process(self, obs, rewards, dones, extras)
+
     def timed_update(self: Any, *arguments: Any, **keywords: Any) -> Any:
         collected = time.perf_counter()
         losses = update(self, *arguments, **keywords)
         times = {"collect": collected - began.pop(), "update": time.perf_counter() - collected}
-        pipe.write(json.dumps(times) + "\n")
+        pipe.write(json.dumps(times | {"tracking": sum(tracking) / len(tracking)}) + "\n")
+        tracking.clear()
         return losses
 
-    PPO.act, PPO.update = waiting_act, timed_update
+    PPO.act, PPO.update, PPO.process_env_step = waiting_act, timed_update, reading_process
     pipe.write(json.dumps({"version": importlib.metadata.version("unilab"), "threads": torch.get_num_threads()}) + "\n")
     script = _installed("unilab/scripts/train_rsl_rl.py")
     copy_robot(_installed(ROBOT), Path("src") / ROBOT)

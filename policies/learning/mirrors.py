@@ -34,6 +34,7 @@ PARAMETERS = {
     "gravity_m_s2": POLAR,
     "gyro_bias_rad_s": AXIAL,
     "imu_misalignment_rad": AXIAL,
+    "gyro_scale": unchanged(3),
     "push_velocity_m_s": Mirror(permutation=(0, 1), signs=(1.0, -1.0)),
     "initial_base_lin_vel_m_s": POLAR,
     "initial_base_ang_vel_rad_s": AXIAL,

@@ -55,7 +55,8 @@ class FastPPO(PPO):
         plain = (
             all(type(model) is MLPModel for model in models) and type(self.actor.distribution) is GaussianDistribution
         )
-        self.shares_rows = plain and self.rnd is None and self.symmetry is None
+        augments = self.symmetry is None or (self.symmetry.use_data_augmentation and not self.symmetry.use_mirror_loss)
+        self.shares_rows = plain and self.rnd is None and augments
         self.use_mixed_precision = low and not self.actor.is_recurrent
         self._parameters = [*self.actor.parameters(), *self.critic.parameters()]
         if self.shares_rows:
@@ -101,11 +102,12 @@ class FastPPO(PPO):
             return super().update()
         size = self.storage.num_envs * self.storage.num_transitions_per_env // self.num_mini_batches
         # rsl-rl shuffles once an update, so that each mini-batch can be laid out once for all epochs.
-        rows = self._rows().part(torch.randperm(self.num_mini_batches * size))
+        order = torch.randperm(self.num_mini_batches * size)
+        images = [image.part(order) for image in self._images()]
         totals = torch.zeros(4)
         for _ in range(self.num_learning_epochs):
             for start in range(0, self.num_mini_batches * size, size):
-                totals += self._step(rows, start, start + size)
+                totals += self._step(images, start, start + size)
         observations = self.storage.observations.flatten(0, 1)
         self.actor.update_normalization(observations)
         self.critic.update_normalization(observations)
@@ -114,24 +116,32 @@ class FastPPO(PPO):
         return {"value": value, "surrogate": surrogate, "entropy": entropy}
 
     @torch.no_grad()
-    def _rows(self) -> Rows:
+    def _images(self) -> list[Rows]:
+        """The rollout, and with symmetry its mirror image, whose rows keep the probabilities, values and returns of what happened."""
         stored = self.storage
         observations = stored.observations.flatten(0, 1)
         assert stored.distribution_params is not None  # filled by the rollout
         mean, std = stored.distribution_params
         columns = (stored.actions, stored.values, stored.returns, stored.advantages, stored.actions_log_prob, mean, std)
-        return Rows(
-            self.actor.get_latent(observations),
-            self.critic.get_latent(observations),
-            *(column.flatten(0, 1) for column in columns),
-        )
+        flat = [column.flatten(0, 1) for column in columns]
+        rows = Rows(self.actor.get_latent(observations), self.critic.get_latent(observations), *flat)
+        if self.symmetry is None:
+            return [rows]
+        both, actions = self.symmetry.data_augmentation_func(self.symmetry.env, observations, rows.actions)
+        count = rows.actions.shape[0]
+        actor, critic = (model.get_latent(both[count:]) for model in (self.actor, self.critic))
+        return [rows, rows._replace(actor=actor, critic=critic, actions=actions[count:])]
 
-    def _step(self, rows: Rows, start: int, stop: int) -> torch.Tensor:
+    def _step(self, images: list[Rows], start: int, stop: int) -> torch.Tensor:
         """One gradient step on rows [start, stop); gives its figures."""
         total: list[torch.Tensor] = []
         figures = torch.zeros(4)
-        pieces = range(start, stop, CHUNK)
-        for part in each_chunk(self._workers, lambda piece: self._chunk(rows.part(piece), stop - start), pieces, stop):
+        pieces = range(start, stop, CHUNK // len(images))
+
+        def chunk(piece: slice) -> Sums:
+            return self._chunk([image.part(piece) for image in images], stop - start)
+
+        for part in each_chunk(self._workers, chunk, pieces, stop):
             figures += part.figures
             if total:
                 torch._foreach_add_(total, part.gradients)  # pyright: ignore[reportPrivateImportUsage]
@@ -148,9 +158,10 @@ class FastPPO(PPO):
         self.optimizer.step()
         return figures
 
-    def _chunk(self, rows: Rows, count: int) -> Sums:
-        """Gradients and figures of some rows of a mini-batch of `count`."""
-        distribution = _gaussian(self.actor)
+    def _chunk(self, images: list[Rows], count: int) -> Sums:
+        """Gradients and figures of some rows of a mini-batch of `count`; only what happened counts for the divergence."""
+        distribution, happened, count = _gaussian(self.actor), images[0], count * len(images)
+        rows = images[0] if len(images) == 1 else Rows(*(torch.cat(columns) for columns in zip(*images, strict=True)))
         mean = mlp_forward(self.actor.mlp, rows.actor, self._dtype)
         std = distribution.log_std_param.clamp(*distribution.log_std_range).exp()
         now = Normal(mean, std.expand_as(mean))
@@ -163,7 +174,9 @@ class FastPPO(PPO):
         loss = surrogate + self.value_loss_coef * value - self.entropy_coef * entropy
         gradients = torch.autograd.grad(loss, self._parameters)
         with torch.no_grad():
-            kl = kl_divergence(Normal(rows.mean, rows.std), now).sum() / count
+            size = happened.mean.shape[0]
+            now = Normal(mean[:size], std.expand_as(happened.mean))
+            kl = kl_divergence(Normal(happened.mean, happened.std), now).sum() * len(images) / count
             return Sums(gradients, torch.stack([kl, surrogate, value, entropy]))
 
     def _value_errors(self, values: torch.Tensor, rows: Rows) -> torch.Tensor:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.deploy.commands.bench_contenders import BenchError, Times, UniLab, check_python
+from isthmus.deploy.commands.bench_contenders import BenchError, Iteration, UniLab, check_python
 from isthmus.deploy.commands.bench_train import BenchTrain
 from isthmus.deploy.commands.bench_unilab_driver import copy_robot
 from isthmus.deploy.commands.checks import OptionError
@@ -14,7 +14,7 @@ from isthmus.deploy.commands.checks import OptionError
 SPEAKS = """#!/usr/bin/env bash
 # arguments: the driver, the descriptor for answers, UniLab's own
 echo "{\\"version\\": \\"9.9\\", \\"threads\\": 3}" >&$2
-while read line; do echo "{\\"collect\\": 1.5, \\"update\\": 0.25}" >&$2; done
+while read line; do echo "{\\"collect\\": 1.5, \\"update\\": 0.25, \\"tracking\\": 0.9}" >&$2; done
 """
 FAILS = "#!/bin/sh\necho 'no module named mujoco'\nexit 1\n"
 
@@ -29,7 +29,7 @@ def test_unilab_answers_an_iteration_at_a_time(tmp_path: Path):
     unilab = UniLab(_python(tmp_path / "python", SPEAKS), 16, tmp_path / "work")
     try:
         assert "unilab 9.9, 3 torch threads" in unilab.about
-        assert [unilab.iterate(), unilab.iterate()] == 2 * [Times(collect=1.5, update=0.25)]
+        assert [unilab.iterate(), unilab.iterate()] == 2 * [Iteration(collect=1.5, update=0.25, tracking=0.9)]
     finally:
         unilab.close()
 
@@ -70,7 +70,7 @@ def test_a_small_bench_compares_in_turns_and_trains_to_a_level(tmp_path: Path):
         ours = rows["isthmus"]["steps_per_s"]["median"] / row["steps_per_s"]["median"]
         assert row["ours"]["median"] == pytest.approx(ours)
     assert table["hidden_dims"] == [512, 256, 128]
-    assert table["level"] is None
+    assert table["levels"] == []
 
 
 @pytest.mark.parametrize(("level", "reached"), [(0.99, True), (1.01, False)])
@@ -87,13 +87,24 @@ def test_the_level_is_of_the_term_itself_whatever_its_weight_and_the_period(
         time_limit=1000.0 if reached else 1.0,
     )
     assert bench.run() == 0
-    result = json.loads((tmp_path / "train.json").read_text())["level"]
+    result = json.loads((tmp_path / "train.json").read_text())["levels"][0]
     assert [point["value"] for point in result["points"]] == pytest.approx([1.0] * len(result["points"]))
     if reached:
         assert len(result["points"]) == 5
         assert (result["seconds"], result["steps"]) == (result["points"][-1]["seconds"], result["points"][-1]["steps"])
     else:
         assert (result["seconds"], result["steps"]) == (None, None)
+
+
+def test_unilab_trains_to_the_same_level_in_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("isthmus.deploy.commands.bench_contenders.check_python", lambda option, python: None)
+    python = _python(tmp_path / "python", SPEAKS)
+    bench = BenchTrain(out=tmp_path, num_envs=16, repeats=0, level=0.01, time_limit=1.0, unilab_python=python)
+    assert bench.run() == 0
+    ours, unilab = json.loads((tmp_path / "train.json").read_text())["levels"]
+    assert (ours["name"], unilab["name"]) == ("isthmus", "UniLab")
+    assert unilab["points"][0] == {"seconds": 1.75, "steps": 16 * 24, "value": 0.9}
+    assert unilab["seconds"] is None  # one iteration a call, five are needed, and 1 s is over
 
 
 @pytest.mark.parametrize(

@@ -154,11 +154,19 @@ def test_configurations_of_earlier_versions_read_as_what_they_did():
 
 
 @pytest.mark.parametrize("mini_batches", [1, 3])
-@pytest.mark.parametrize("config", [SMALL, dataclasses.replace(SMALL, clip_value_loss=False, schedule="fixed")])
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        dataclasses.replace(SMALL, clip_value_loss=False, schedule="fixed"),
+        dataclasses.replace(SMALL, symmetry=SymmetryConfig()),
+    ],
+)
 def test_the_shared_update_is_rsl_rls_update(config, mini_batches, tmp_path, monkeypatch):
     monkeypatch.setattr("isthmus.policies.learning.ppo.CHUNK", 50)  # several uneven chunks in a mini-batch
     config = dataclasses.replace(config, mini_batches=mini_batches)
-    ours, theirs = (trainer(tmp_path / name, config) for name in ("ours", "theirs"))
+    ours, theirs = (trainer(tmp_path / name, config, mirror=MIRROR) for name in ("ours", "theirs"))
+    assert ours.algorithm.shares_rows
     theirs.algorithm.shares_rows = False
     for made in (ours, theirs):
         made.algorithm.train_mode()
@@ -169,6 +177,7 @@ def test_the_shared_update_is_rsl_rls_update(config, mini_batches, tmp_path, mon
             made._collect()
             torch.manual_seed(100 + iteration)
             losses.append(made.algorithm.update())
+        losses[1].pop("symmetry", None)  # of rsl-rl's alone, for logging
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)
         torch.testing.assert_close(everything(ours), everything(theirs), atol=2e-5, rtol=1e-4)
         assert ours.algorithm.learning_rate == theirs.algorithm.learning_rate
@@ -184,6 +193,15 @@ def test_the_number_of_cores_does_not_change_a_bit(tmp_path, monkeypatch):
         run.train(3)
         results.append(everything(run))
     assert torch.equal(*results)
+
+
+def test_the_actions_deviation_ends_at_its_bound(tmp_path):
+    config = dataclasses.replace(SMALL, init_std=0.8, final_std=0.2, std_iterations=4, entropy=0.05)
+    seen = []
+    trainer(tmp_path, config).train(6, on_progress=lambda now: seen.append(now.metrics["train/action_std"]))
+    # What acted in iteration i was at most 0.8 * (1/4)^(i/4); one update moves it by little.
+    assert all(std <= 1.1 * 0.8 * 0.25 ** min(i / 4, 1.0) for i, std in enumerate(seen))
+    assert seen[-1] == pytest.approx(0.2, rel=0.1)
 
 
 def mean_distance(directory, config):
@@ -251,6 +269,8 @@ def test_rnd_rewards_what_is_new_by_the_configured_weight(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"final_std": 0.9, "init_std": 0.8}, r"final_std must lie in \(0, init_std = 0.8\], got 0.9"),
+        ({"final_std": 0.2, "std_iterations": 0}, "std_iterations must be 1 or more, got 0"),
         ({"symmetry": SymmetryConfig()}, "give the trainer a MirrorSpec"),
         ({"symmetry": SymmetryConfig(), "network": "gru"}, "symmetry does not work with network 'gru'"),
         ({"precision": "bf16", "network": "gru"}, "precision 'bf16' is for network 'mlp'"),
