@@ -8,7 +8,7 @@ from isthmus.sim.state import TensorState
 from isthmus.sim.task import Task
 from isthmus.sim.truth import Truth
 
-from .terms import checked
+from .terms import checked_finite, checked_flags
 
 
 class EpisodeStatistics(TensorState):
@@ -28,10 +28,11 @@ class EpisodeStatistics(TensorState):
         """A tick has passed."""
         self.ticks += 1.0
         for metric in self.task.metrics:
-            value, store = checked(f"metric {metric.name!r}", metric.function, truth), self.metrics[metric.name]
+            store = self.metrics[metric.name]
+            value = checked_finite(f"metric {metric.name!r}", metric.function, truth)
             self.metrics[metric.name] = value.float() if metric.last else store + (value - store) / self.ticks
         if self.task.success is not None:
-            holds = checked("success", self.task.success.function, truth).bool()
+            holds = checked_flags("success", self.task.success.function, truth)
             self._held = torch.where(holds, self._held + 1, torch.zeros_like(self._held))
             self.succeeded |= self._held >= self._needed
 

@@ -1,5 +1,8 @@
 """A task's own functions, called and checked: what they return may be anybody's code."""
 
+import traceback
+from pathlib import Path
+
 import torch
 
 from isthmus.hardware.errors import IsthmusError
@@ -12,18 +15,38 @@ class TermError(IsthmusError, ValueError):
 
 
 def checked(what: str, function: Function, truth: Truth) -> torch.Tensor:
-    """One value for each environment, (N,); raises TermError naming what else it is."""
-    value, count = function(truth), truth.world.num_envs
+    """One value for each environment, (N,), finite or not; raises TermError naming what else it is."""
+    value, count = _called(what, function, truth), truth.world.num_envs
     if not isinstance(value, torch.Tensor) or value.shape != (count,):
         raise TermError(f"{what} returned {_form(value)}; expected one value per environment, shape ({count},)")
+    if value.is_complex():
+        raise TermError(f"{what} returned {value.dtype}; expected real numbers")
+    return value
+
+
+def checked_finite(what: str, function: Function, truth: Truth) -> torch.Tensor:
+    """One value for each environment, (N,), finite wherever physics has not failed; raises TermError naming what else it is."""
+    value = checked(what, function, truth)
+    _check_finite(what, value, truth)
+    return value
+
+
+def checked_flags(what: str, function: Function, truth: Truth) -> torch.Tensor:
+    """Yes or no for each environment, (N,) bool; raises TermError naming what else it is."""
+    value = checked(what, function, truth)
+    if value.dtype != torch.bool:  # a number that is not finite would count as yes
+        raise TermError(f"{what} returned {value.dtype}; expected torch.bool: return a comparison such as height < 0.1")
     return value
 
 
 def checked_block(what: str, function: Function, truth: Truth) -> torch.Tensor:
-    """A row for each environment, (N, k); raises TermError naming what else it is."""
-    value, count = function(truth), truth.world.num_envs
+    """A row for each environment, (N, k), finite wherever physics has not failed; raises TermError naming what else it is."""
+    value, count = _called(what, function, truth), truth.world.num_envs
     if not isinstance(value, torch.Tensor) or value.ndim != 2 or value.shape[0] != count:
         raise TermError(f"{what} returned {_form(value)}; expected one row per environment, shape ({count}, k)")
+    if value.is_complex():
+        raise TermError(f"{what} returned {value.dtype}; expected real numbers")
+    _check_finite(what, value, truth)
     return value
 
 
@@ -43,11 +66,11 @@ def weighted_rewards(truth: Truth, failed: torch.Tensor, weights: torch.Tensor) 
     values = (values * weights).masked_fill(failed, 0.0)
     if not bool(torch.isfinite(values.sum())):
         bad = ~torch.isfinite(values)
-        names = [term.name for term, row in zip(terms, bad, strict=True) if bool(row.any())]
-        raise TermError(
-            f"reward term {', '.join(map(repr, names))} is not finite in environments "
-            f"{bad.any(0).nonzero().flatten()[:8].tolist()}"
-        )
+        if bool(bad.any()):  # a sum of finite values may be too large too
+            names = [term.name for term, row in zip(terms, bad, strict=True) if bool(row.any())]
+            raise TermError(
+                f"reward term {', '.join(map(repr, names))} is not finite in environments {_where(bad.any(0))}"
+            )
     return values
 
 
@@ -55,8 +78,34 @@ def any_of(terms: tuple[TerminationTerm, ...], truth: Truth) -> torch.Tensor:
     """Where at least one of the terms holds, (N,) bool."""
     ended = torch.zeros(truth.world.num_envs, dtype=torch.bool)
     for term in terms:
-        ended |= checked(f"termination {term.name!r}", term.function, truth).bool()
+        ended |= checked_flags(f"termination {term.name!r}", term.function, truth)
     return ended
+
+
+def _called(what: str, function: Function, truth: Truth) -> object:
+    try:
+        return function(truth)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever somebody's code raises
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise TermError(
+            f"{what} raised {type(error).__name__}: {error} (line {place.lineno} of {Path(place.filename).name})"
+        ) from error
+
+
+def _check_finite(what: str, value: torch.Tensor, truth: Truth) -> None:
+    """As a sum at first: by element it takes several times as long."""
+    if bool(torch.isfinite(value.sum())):
+        return
+    bad = ~torch.isfinite(value.reshape(value.shape[0], -1)).all(-1) & ~truth.world.engine.failed()
+    if bool(bad.any()):
+        raise TermError(f"{what} is not finite in environments {_where(bad)}; expected finite values")
+
+
+def _where(bad: torch.Tensor) -> list[int]:
+    """The first environments of (N,) bool."""
+    return bad.nonzero().flatten()[:8].tolist()
 
 
 def _form(value: object) -> str:
