@@ -10,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, subcommand
 
 from isthmus.hardware.errors import IsthmusError
 
+from .commands.bench_learn import BenchLearn
 from .commands.bench_loop import BenchLoop
 from .commands.bench_sim import BenchSim
 from .commands.bench_train import BenchTrain
@@ -32,8 +33,11 @@ DESCRIPTION = "From simulated training to a real robot, and back through human c
 Bench = (
     Annotated[BenchLoop, subcommand("loop", prefix_name=False)]
     | Annotated[BenchSim, subcommand("sim", prefix_name=False)]
+    | Annotated[BenchLearn, subcommand("learn", prefix_name=False)]
     | Annotated[BenchTrain, subcommand("train", prefix_name=False)]
 )
+
+BENCH_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Bench))
 
 Command = (
     Annotated[Tasks, subcommand("tasks", prefix_name=False)]
@@ -54,7 +58,7 @@ Command = (
         subcommand(
             "bench",
             prefix_name=False,
-            description="Measure: the loop from simulation to robot, the simulator, training.",
+            description="Measure: the loop from simulation to robot, the simulator, learning, the speed of training.",
         ),
     ]
 )
@@ -71,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"isthmus {importlib.metadata.version('isthmus')}")
         sys.exit(0)
     words = words or ["--help"]
-    if words[0] == "bench" and words[1:2] not in (["loop"], ["sim"], ["train"], ["--help"], ["-h"]):
+    if words[0] == "bench" and words[1:2] not in ([name] for name in (*BENCH_NAMES, "--help", "-h")):
         words = ["bench", "loop", *words[1:]]
     command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
     try:

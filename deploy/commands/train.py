@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from isthmus.policies.learning.evaluate import Evaluation
     from isthmus.policies.learning.ppo_config import PPOConfig
     from isthmus.policies.learning.recipe import TrainConfig
 
@@ -38,8 +39,8 @@ class Train:
     """Policy and critic: a multilayer perceptron, or one behind a GRU that remembers."""
     precision: Literal["fp32", "bf16", "auto"] | None = None
     """Of the hidden layers while training; auto: bfloat16 where the processor is quick at it. The task's own if not given."""
-    symmetry: bool = False
-    """Learn from the mirror image of every sample too, for tasks that have one."""
+    symmetry: Literal["on", "off"] | None = None
+    """Learn from the mirror image of every sample too, for tasks that have one. The task's own if not given."""
     rnd: float | None = None
     """Weight of a reward for states that were seldom seen (random network distillation)."""
     privileged: bool = False
@@ -60,10 +61,11 @@ class Train:
     def run(self) -> int:
         """Train, evaluate, say what came of it."""
         from isthmus.policies.interval import wilson_interval
-        from isthmus.policies.learning.recipe import CURVE_PICTURE, Run, Session, read_config
+        from isthmus.policies.learning.recipe import CURVE_PICTURE, Run, Session
+        from isthmus.policies.learning.run_memory import check_run_memory
 
         from ..progress import training_progress
-        from .checks import check_range
+        from .checks import check_range, option_for_memory
 
         check_range("--seed", self.seed, 0)
         for option, value in (("envs", self.envs), ("evaluate", self.evaluate), ("nproc", self.nproc)):
@@ -82,22 +84,25 @@ class Train:
             time_limit=self.time_limit,
             wandb=self.wandb,
         )
-        known = read_config(self.out) if config is None else config
+        known = self._going_on() if config is None else config
         progress = functools.partial(training_progress, "training", self.time_limit)
-        if known.processes > 1:
-            session.train_together(known.processes, progress)
-            run = Run.open(self.out)
-        else:
-            with progress() as show:
-                run = session.train(show)
-        result = run.evaluate(self.evaluate)
+        with option_for_memory("--envs", known.num_envs):
+            check_run_memory(known)
+            if known.processes > 1:
+                session.train_together(known.processes, progress)
+                run = Run.open(self.out)
+            else:
+                with progress() as show:
+                    run = session.train(show)
+        with option_for_memory("--evaluate", self.evaluate):
+            result = run.evaluate(self.evaluate)
         low, high = wilson_interval(int(result.success.sum()), self.evaluate)
         following = f"isthmus export {self.out} --out policy.onnx, or see it: isthmus play {self.out} --out film.gif"
         if run.privileged:
             following = f"isthmus train --task {run.config.task} --teacher {self.out} --out student"
         print(
             f"{run.trainer.iteration} iterations in {run.trainer.seconds:.0f} s; {100 * result.rate:.1f} % of {self.evaluate} simulated "
-            f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %)\n"
+            f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %){_means(result)}\n"
             f"learning curve: {self.out / CURVE_PICTURE}\nnext: {following}"
         )
         return 0
@@ -105,6 +110,7 @@ class Train:
     def _config(self) -> "TrainConfig":
         from isthmus.calibration.identified import load_identified
         from isthmus.hardware.errors import IsthmusError
+        from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
         from isthmus.policies.learning.presets import get_preset
         from isthmus.policies.learning.recipe import CONFIG_FILE, TrainConfig
         from isthmus.sim.tasks import get_task
@@ -113,7 +119,12 @@ class Train:
         from .loop import random_terms
 
         if (self.out / CONFIG_FILE).exists():
-            raise IsthmusError(f"{self.out} already holds a run: go on with it by --resume, or give another --out")
+            rest = "go on with it by --resume, or give another --out"
+            if not (self.out / CHECKPOINT_FILE).exists():
+                rest = (
+                    "left before its first checkpoint, so that --resume cannot go on: remove it, or give another --out"
+                )
+            raise IsthmusError(f"{self.out} already holds a run: {rest}")
         preset, on_gpu = get_preset(get_task(self.task).name), self.device == "cuda"
         ppo = self._ppo(preset.ppo)
         check_folder("--out", self.out)
@@ -130,13 +141,30 @@ class Train:
             randomization=() if self.calibration is None else random_terms(load_identified(self.calibration)),
         )
 
+    def _going_on(self) -> "TrainConfig":
+        """What the run that --resume goes on with began with; it must have come to a checkpoint and be writable."""
+        from isthmus.hardware.errors import IsthmusError
+        from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
+        from isthmus.policies.learning.recipe import read_config
+
+        from .checks import check_folder
+
+        config = read_config(self.out)
+        if not (self.out / CHECKPOINT_FILE).exists():
+            raise IsthmusError(
+                f"{self.out} has no {CHECKPOINT_FILE}: it was left before its first one, so that --resume has nothing to go on"
+                f" with; remove {self.out} and start anew"
+            )
+        check_folder("--out", self.out)
+        return config
+
     def _check_together(self) -> None:
         """Refuse options that exclude each other, before anything is built."""
         from .checks import OptionError
 
         given = {
             "--precision": self.precision is not None,
-            "--symmetry": self.symmetry,
+            "--symmetry": self.symmetry is not None,
             "--rnd": self.rnd is not None,
             "--privileged": self.privileged,
             "--teacher": self.teacher is not None,
@@ -158,14 +186,21 @@ class Train:
         distillation = None
         if self.teacher is not None:
             distillation = DistillationConfig(teacher=read_run_teacher(self.teacher, self.task))
-        if self.symmetry:
+        symmetry = SymmetryConfig() if self.symmetry == "on" else None
+        if self.symmetry == "on":
             get_reflection(self.task)  # says so where there is none
+        if self.symmetry is None and self.network == "mlp" and distillation is None:  # what symmetry does not go with
+            symmetry = own.symmetry
         return replace(
             own,
             network=self.network,
             precision=own.precision if self.precision is None else self.precision,
-            symmetry=SymmetryConfig() if self.symmetry else None,
+            symmetry=symmetry,
             rnd=None if self.rnd is None else RNDConfig(weight=self.rnd),
             actor_group="critic" if self.privileged else "actor",
             distillation=distillation,
         )
+
+
+def _means(result: "Evaluation") -> str:
+    return "".join(f"; {name} {float(value.mean()):.3g}" for name, value in result.metrics.items())

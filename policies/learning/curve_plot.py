@@ -1,5 +1,6 @@
 """The learning curve of a run as a picture: reward, success and the task's metrics over environment steps and over time."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,31 @@ from isthmus.sim.task import Task
 
 from ..curve import Curve
 
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # Okabe and Ito's; more runs than these are not drawn
 MARKED = 30  # points from which a line says more than dots
 
 
 def plot_curve(curve: Curve, task: Task, path: Path) -> None:
     """Write the picture, whole or not at all."""
-    rows = curve_rows(curve, task)
-    steps = np.array([point.steps for point in curve.points]) / 1e6
-    seconds = np.array([point.seconds for point in curve.points])
-    figure = Figure(figsize=(9.0, 1.9 * len(rows) + 0.9), layout="constrained")
-    axes = figure.subplots(len(rows), 2, sharex="col", sharey="row", squeeze=False)
-    for (label, values), (left, right) in zip(rows, axes, strict=True):
-        for axis, x in ((left, steps), (right, seconds)):
-            _draw(axis, x, values)
-        left.set_ylabel(label)
-    for axis, label in zip(axes[-1], ("environment steps, millions", "time in training, s"), strict=True):
-        axis.set_xlabel(label)
+    plot_curves({"": curve}, task, path)
+
+
+def plot_curves(curves: Mapping[str, Curve], task: Task, path: Path) -> None:
+    """Write a picture of several runs of a task, each by its label; whole or not at all."""
+    all_rows = [curve_rows(curve, task) for curve in curves.values()]
+    figure = Figure(figsize=(9.0, 1.9 * len(all_rows[0]) + 0.9), layout="constrained")
+    axes = figure.subplots(len(all_rows[0]), 2, sharex="col", sharey="row", squeeze=False)
+    for (label, curve), rows, color in zip(curves.items(), all_rows, COLORS, strict=False):
+        steps = np.array([point.steps for point in curve.points]) / 1e6
+        seconds = np.array([point.seconds for point in curve.points])
+        for (quantity, values), (left, right) in zip(rows, axes, strict=True):
+            for axis, x in ((left, steps), (right, seconds)):
+                _draw(axis, x, values, color, label)
+            left.set_ylabel(quantity)
+    for axis, text in zip(axes[-1], ("environment steps, millions", "time in training, s"), strict=True):
+        axis.set_xlabel(text)
+    if len(curves) > 1:
+        axes[0, 0].legend()
     figure.suptitle(f"{task.name}, while exploring")
     temporary = path.with_suffix(".tmp")
     figure.savefig(temporary, format="png", dpi=100)
@@ -43,8 +53,9 @@ def curve_rows(curve: Curve, task: Task) -> list[tuple[str, np.ndarray]]:
     return [(label, np.array(values, dtype=float)) for label, values in rows]
 
 
-def _draw(axis: Any, x: np.ndarray, values: np.ndarray) -> None:
+def _draw(axis: Any, x: np.ndarray, values: np.ndarray, color: str, label: str) -> None:
     known = np.isfinite(values)
-    axis.plot(x[known], values[known], color="#0072b2", linewidth=1.4, marker="." if known.sum() < MARKED else "")
+    marker = "." if known.sum() < MARKED else ""
+    axis.plot(x[known], values[known], color=color, linewidth=1.4, marker=marker, label=label)
     axis.grid(color="0.9")
     axis.set_xlim(left=0)

@@ -1,11 +1,9 @@
 """Trained networks as they are deployed: normaliser included, no distribution, hidden state in the open."""
 
-import math
 from typing import cast
 
 import torch
 from rsl_rl.models import MLPModel, RNNModel
-from rsl_rl.modules.distribution import GaussianDistribution
 from torch import nn
 
 from .ppo_config import TrainConfigError
@@ -50,14 +48,6 @@ class DeployedGRU(nn.Module):
 
 
 DeployedActor = DeployedMLP | DeployedGRU
-
-
-@torch.no_grad()
-def limit_std(model: MLPModel, bound: float) -> None:
-    """Keep the deviation of every action of a Gaussian policy at or below `bound`."""
-    distribution = model.distribution
-    assert isinstance(distribution, GaussianDistribution) and distribution.std_type == "log"  # as ppo_config asks for
-    distribution.log_std_param.clamp_(max=math.log(bound))
 
 
 def deployed_actor(model: MLPModel) -> DeployedActor:

@@ -76,10 +76,6 @@ class PPOConfig:
     rnn_layers: int = 1
     actor_group: Group = "actor"  # "critic" for a teacher, which no robot can run
     init_std: float = 0.6
-    final_std: float | None = (
-        None  # bound of the action's deviation after std_iterations, from init_std on by a constant factor
-    )
-    std_iterations: int = 300
     steps_per_iteration: int = 24
     epochs: int = 4
     mini_batches: int = 4
@@ -117,10 +113,6 @@ def teacher_config(config: PPOConfig) -> TeacherConfig:
 def check_config(config: PPOConfig) -> None:
     """Raises TrainConfigError for combinations that rsl-rl does not do, and for pieces of a rollout that would be thrown away."""
     extras = [name for name in ("rnd", "symmetry") if getattr(config, name) is not None]
-    if config.final_std is not None and not 0.0 < config.final_std <= config.init_std:
-        raise TrainConfigError(f"final_std must lie in (0, init_std = {config.init_std}], got {config.final_std}")
-    if config.std_iterations < 1:
-        raise TrainConfigError(f"std_iterations must be 1 or more, got {config.std_iterations}")
     if config.distillation is not None and extras:
         raise TrainConfigError(f"distillation goes without {' and '.join(extras)}: leave one of them out")
     if config.network == "gru" and config.symmetry is not None:
@@ -136,17 +128,6 @@ def check_config(config: PPOConfig) -> None:
                 f"distillation.gradient_length {config.distillation.gradient_length} does not divide {ticks} "
                 "(epochs * steps_per_iteration): the remaining ticks would teach nothing"
             )
-
-
-def std_bound(config: PPOConfig, iteration: int) -> float | None:
-    """Largest deviation of an action in an iteration; None where nothing bounds it.
-
-    Without a bound PPO may keep what only works with its noise, such as a gait that noise starts.
-    """
-    if config.final_std is None:
-        return None
-    share = min(iteration / config.std_iterations, 1.0)
-    return config.init_std * (config.final_std / config.init_std) ** share
 
 
 def network_dict(config: PPOConfig | TeacherConfig, hidden_dims: tuple[int, ...]) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """How to train each task: the settings that worked, on a processor with few cores and on a GPU."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isthmus.hardware.plugins import plugins
 
-from .ppo_config import PPOConfig
+from .ppo_config import PPOConfig, SymmetryConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,8 @@ def so101_insert() -> Preset:
 
 
 def go2_velocity() -> Preset:
-    """About a quarter of an hour."""
-    return _preset(450, _walking(), gpu_iterations=1000)
+    """About ten minutes."""
+    return _preset(280, _walking(), gpu_iterations=1000)
 
 
 def go2_velocity_rough() -> Preset:
@@ -90,9 +90,10 @@ def _walking() -> PPOConfig:
         precision="auto",
         init_std=1.0,
         gamma=0.99,
-        entropy=0.001,
+        entropy=0.0,
         epochs=5,
         desired_kl=0.01,
+        symmetry=SymmetryConfig(),
     )
 
 
@@ -110,4 +111,4 @@ OWN: dict[str, Callable[[], Preset]] = {
 def get_preset(task: str) -> Preset:
     """The settings for a task; a task without its own gets rsl-rl's usual ones. Packages add theirs as `isthmus.presets`."""
     known = plugins("isthmus.presets", Preset, OWN)
-    return known[task]() if task in known else _preset(300, _walking())
+    return known[task]() if task in known else _preset(300, replace(_walking(), symmetry=None, entropy=0.002))

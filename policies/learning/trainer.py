@@ -22,8 +22,8 @@ from .checkpoint import CheckpointError, Resumable, publish_checkpoint, read_sta
 from .distributed import this_process
 from .episodes import staggered_ages
 from .metrics import MetricsWriter, TensorBoardWriter, WandbWriter
-from .networks import DeployedActor, deployed_actor, limit_std
-from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError, std_bound, teacher_config
+from .networks import DeployedActor, deployed_actor
+from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError, teacher_config
 from .symmetry import MirrorSpec
 from .threads import one_torch_thread
 
@@ -147,9 +147,6 @@ class Trainer:
     def _iterate(self, iterations: int) -> Progress:
         self._whole = False
         start = time.perf_counter()
-        bound = std_bound(self.config, self.iteration)
-        if bound is not None:
-            limit_std(self.policy, bound)
         values = self._collect()
         collected = time.perf_counter()
         losses = self.algorithm.update()

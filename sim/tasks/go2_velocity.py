@@ -84,10 +84,10 @@ def pose_error(truth: Truth) -> torch.Tensor:
 
 
 def steps(truth: Truth) -> torch.Tensor:
-    """Time in the air beyond 0.3 s, in the tick of each foot's touchdown, of robots that are told to move, s."""
+    """Time in the air, up to 0.4 s, beyond 0.1 s, in the tick of each foot's touchdown, of robots that are told to move, s."""
     moving = torch.linalg.vector_norm(truth.command, dim=-1) > MOVES
     air = truth.air_time[:, FEET]
-    return ((air - 0.3) * (air > 0)).sum(-1) * moving
+    return ((air.clamp(max=0.4) - 0.1) * (air > 0)).sum(-1) * moving
 
 
 def restless(truth: Truth) -> torch.Tensor:
@@ -116,7 +116,7 @@ REWARDS = (
     RewardTerm(name="torque", function=torque, weight=-2e-4),
     RewardTerm(name="acceleration", function=acceleration, weight=-2.5e-7),
     RewardTerm(name="action_change", function=action_change, weight=-0.01),
-    RewardTerm(name="steps", function=steps, weight=2.0),
+    RewardTerm(name="steps", function=steps, weight=20.0),
     RewardTerm(name="alive", function=alive, weight=0.3),
     RewardTerm(name="height_error", function=height_error, weight=-10.0),
     RewardTerm(name="pose_error", function=pose_error, weight=-0.05),

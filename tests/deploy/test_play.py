@@ -155,14 +155,14 @@ def test_a_student_learns_from_a_teacher_goes_on_and_is_exported(teacher: Path, 
     assert call("export", tmp_path / "student", "--out", tmp_path / "s.onnx", "--evaluate", 2) == 0
     refuse(*train, "x", "--teacher", tmp_path / "student", says=("is a student itself",))
     refuse(*train, "x", "--teacher", tmp_path, says=("is not a training run",))
-    refuse(*train, "x", "--teacher", teacher, "--symmetry", says=("--teacher goes without --symmetry",))
+    refuse(*train, "x", "--teacher", teacher, "--symmetry", "on", says=("--teacher goes without --symmetry",))
     refuse("train", "--out", "x", "--teacher", teacher, says=("learned 'cartpole-balance'", "'so101-reach'"))
     assert not Path("x").exists()
 
 
 def test_train_takes_what_the_library_has(tmp_path: Path, refuse):
     out = tmp_path / "run"
-    options = ("--symmetry", "--rnd", 0.1, "--precision", "fp32", "--adaptive")
+    options = ("--symmetry", "on", "--rnd", 0.1, "--precision", "fp32", "--adaptive")
     assert call("train", "--task", "cartpole-balance", "--out", out, *options, *SMALL) == 0
     run = Run.open(out)
     ppo = run.config.ppo
@@ -170,7 +170,7 @@ def test_train_takes_what_the_library_has(tmp_path: Path, refuse):
     assert run.env.world.ranges is not None and make_world(run.config, 1, 0).ranges is None
     refuse("train", "--out", out, "--resume", "--rnd", 1, says=("--rnd: a resumed run keeps",))
     refuse("train", "--out", "x", "--rnd", -1, says=("--rnd is -1", "at least 0"))
-    refuse("train", "--out", "x", "--symmetry", says=("'so101-reach' has no mirror image",))
+    refuse("train", "--out", "x", "--symmetry", "on", says=("'so101-reach' has no mirror image",))
 
 
 def test_training_leaves_a_picture_of_its_curve_with_the_tasks_metrics(run: Path):
