@@ -3,6 +3,7 @@
 from isthmus.hardware.structure import FormatError
 
 from .engine import Engine
+from .memory import check_memory, telling_shortage, tensor_bytes
 from .on_host import on_host
 from .scene import Scene
 
@@ -21,8 +22,23 @@ def make_engine(name: str, scene: Scene, num_envs: int, *, dt: float, device: st
         threads: of the mujoco engine, 0 for all cores.
 
     Raises:
-        FormatError: an unknown engine, or a device that it does not run on.
+        FormatError: an unknown engine, a device that it does not run on, or a number that cannot be.
+        MemoryShortageError: more copies than memory holds.
     """
+    if num_envs < 1:
+        raise FormatError(f"num_envs = {num_envs}; expected at least 1")
+    if not dt > 0:
+        raise FormatError(f"dt = {dt}; expected a positive physics step, s")
+
+    def make(count: int) -> Engine:
+        return _make(name, scene, count, dt=dt, device=device, threads=threads)
+
+    check_memory(num_envs, lambda: tensor_bytes(make(1).save()), device=device)
+    with telling_shortage(num_envs, device=device):
+        return make(num_envs)
+
+
+def _make(name: str, scene: Scene, num_envs: int, *, dt: float, device: str, threads: int) -> Engine:
     if name == "mujoco":
         from .mujoco_engine import MujocoEngine
 

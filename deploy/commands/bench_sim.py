@@ -1,5 +1,6 @@
 """`isthmus bench sim`."""
 
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,17 +62,25 @@ class BenchSim:
 
         from isthmus.sim.tasks import get_task
 
-        from .checks import check_folder
+        from .checks import OptionError, check_folder
 
         self._check()
         for task in self.tasks:
             get_task(task)  # said now, not after minutes
+        self._check_memory()
         check_folder("--out", self.out)
-        console = Console()
+        console, settings = Console(), self._settings()
         rows: list[Speed] = []
-        for speed in in_turn(self._settings(), console):
-            rows.append(speed)
-            write_json(self.out / "sim.json", SimTable(machine=this_machine(), target=TARGET, rows=tuple(rows)))
+        try:
+            for speed in in_turn(settings, console):
+                rows.append(speed)
+                write_json(self.out / "sim.json", SimTable(machine=this_machine(), target=TARGET, rows=tuple(rows)))
+        except BrokenProcessPool:
+            lost = settings[len(rows)]
+            raise OptionError(
+                f"--sizes: the process that measured {lost.task} x {lost.num_envs} was killed, most likely because memory"
+                " ran out; give smaller numbers"
+            ) from None
         (self.out / "sim.png").write_bytes(scaling_png(rows))
         _print_table(rows, console)
         self._conclude(rows, console)
@@ -89,6 +98,19 @@ class BenchSim:
         check_range("--seed", self.seed, 0)
         if self.engine not in ENGINES:
             raise OptionError(f"--engine is {self.engine!r}, expected one of {', '.join(ENGINES)}")
+
+    def _check_memory(self) -> None:
+        """Refuse sizes that memory cannot hold, before the smaller ones take their time."""
+        from isthmus.policies.learning.recipe import TrainConfig
+        from isthmus.policies.learning.run_memory import check_run_memory
+
+        from .checks import option_for_memory
+
+        for option, count in (("--num-envs", self.num_envs), ("--sizes", max(self.sizes, default=1))):
+            for task in self.tasks:
+                with option_for_memory(option, count):
+                    config = TrainConfig(task=task, seed=self.seed, num_envs=count, engine=self.engine)
+                    check_run_memory(config, training=False)
 
     def _settings(self) -> list[Setting]:
         return [

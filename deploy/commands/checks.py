@@ -1,7 +1,9 @@
 """What a command checks of its options before anything moves or is computed."""
 
+import contextlib
 import itertools
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from isthmus.hardware.errors import IsthmusError
@@ -49,3 +51,15 @@ def check_folder(option: str, folder: Path) -> None:
         raise OptionError(
             f"{option}: cannot write in {folder}: {error.strerror}; choose another place, or free this one"
         ) from None
+
+
+@contextlib.contextmanager
+def option_for_memory(option: str, num_envs: int) -> Iterator[None]:
+    """Blame the option that asks for so many environments where memory does not hold them."""
+    from isthmus.sim.memory import MemoryShortageError, telling_shortage
+
+    try:
+        with telling_shortage(num_envs):
+            yield
+    except MemoryShortageError as error:
+        raise OptionError(f"{option}: {error}") from None

@@ -1,14 +1,14 @@
 """`isthmus play`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from tyro.conf import Positional, arg
 
-from .checks import OptionError, check_range
+from .checks import OptionError, check_range, option_for_memory
 from .film import check_film, filmed_ticks, write_film
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Play:
         """Play, say what came of it, write the picture."""
         from isthmus.policies.learning.evaluate import evaluate
         from isthmus.policies.learning.recipe import EVALUATION_SEED, make_world
+        from isthmus.policies.learning.run_memory import check_run_memory
 
         check_range("--episodes", self.episodes, 1)
         check_range("--seed", self.seed, 0)
@@ -60,10 +61,12 @@ class Play:
             check_film("--out", self.out)
         config, make_player = self._cast()
         seed = config.seed + EVALUATION_SEED + self.seed
-        world = make_world(config, self.episodes, seed, randomise=self.randomise)
-        check_range("--seconds", self.seconds, world.task.period, world.task.episode_length)
-        player, shots = make_player(world), None if self.out is None else _Shots(self, world)
-        result = evaluate(world, player, None if shots is None else shots.take)
+        with option_for_memory("--episodes", self.episodes):
+            check_run_memory(replace(config, num_envs=self.episodes, processes=1), training=False)
+            world = make_world(config, self.episodes, seed, randomise=self.randomise)
+            check_range("--seconds", self.seconds, world.task.period, world.task.episode_length)
+            player, shots = make_player(world), None if self.out is None else _Shots(self, world)
+            result = evaluate(world, player, None if shots is None else shots.take)
         print(_summary(world, result))
         if shots is not None and self.out is not None:
             write_film(self.out, shots.frames, shots.times)
