@@ -171,11 +171,10 @@ def _turned(chain: KinematicChain, joint_pos: Any, xp: Any) -> tuple[list[Any], 
         return xp.asarray(value, dtype=joint_pos.dtype, device=joint_pos.device)
 
     count = len(chain.links)
-    angles = xp.stack([joint_pos[..., index].reshape(-1) for index in range(count)])  # (m, B)
-    parts = xp.stack([0.0 * angles + 1.0, xp.sin(angles), xp.cos(angles)], 1)  # (m, 3, B)
+    angles = joint_pos.reshape(-1, count).T  # (m, B)
+    parts = xp.stack([xp.ones_like(angles), xp.sin(angles), xp.cos(angles)], 1)  # (m, 3, B)
     turns = (constant(_turns(chain)) @ parts).reshape(count, 3, 3, -1)
-    places = constant(_places(chain))
-    return [turns[index] for index in range(count)], [places[index] for index in range(count + 1)]
+    return list(turns), list(constant(_places(chain)))
 
 
 @lru_cache

@@ -3,6 +3,8 @@
 # mujoco builds its classes at run time and ships no type stubs for them.
 # pyright: reportAttributeAccessIssue=false
 
+import math
+
 import mujoco
 import numpy as np
 import torch
@@ -38,6 +40,7 @@ class MujocoEngine:
         self._sensors = self.batch.bind("sensordata") if self._contacts else np.zeros((num_envs, 0))
         self._wrench = self.batch.bind("xfrc_applied") if scene.free_bodies else None
         self._acceleration = self.batch.bind("qacc") if scene.robot.floating else None
+        self._reads_forces = self._contacts > 0 or scene.robot.floating
         self._servo: torch.Tensor | None = None  # (3, N, n) gains that the actuators have; None for plain efforts
         self._gain, self._bias, self._range = (
             self.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm", "forcerange")
@@ -159,7 +162,8 @@ class MujocoEngine:
             self.batch.expand("body_pos")[rows, self._fixed_body(name)] = pos.numpy()
         self.batch.warning[rows] = 0
         self.parameters.flush()
-        self.batch.forward(rows)  # contact forces and accelerations of the new state, not of the old one
+        if self._reads_forces:
+            self.batch.forward(rows)  # contact forces and accelerations of the new state, not of the old one
 
     def save(self) -> dict[str, torch.Tensor]:
         """See Engine."""
@@ -193,7 +197,7 @@ class MujocoEngine:
 
     def failed(self) -> torch.Tensor:
         """See Engine."""
-        finite = torch.isfinite(self._pos.sum() + self._vel.sum())
+        finite = math.isfinite((self._pos.sum() + self._vel.sum()).item())
         if finite and not self.batch.warning.any():  # as nearly always; by environment it takes several times as long
             return torch.zeros(self.num_envs, dtype=torch.bool)
         warned = self.batch.warning.reshape(self.num_envs, -1).any(axis=-1)

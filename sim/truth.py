@@ -113,7 +113,8 @@ class Truth:
     @cached_property
     def distance(self) -> torch.Tensor:
         """Tip to commanded point, (N,) m."""
-        return torch.linalg.vector_norm(self.tip_pos - self.command, dim=-1)
+        # As it is laid out, torch's own norm takes ten times as long.
+        return (self.tip_pos - self.command).square().sum(-1).sqrt()
 
     def object(self, name: str) -> FreeState:
         """State of a free object."""

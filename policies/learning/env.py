@@ -1,5 +1,6 @@
 """A simulated world and a contract make the vectorised environment that rsl-rl trains in."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -14,7 +15,7 @@ from isthmus.sim.world import World
 from ..contract import Contract, ContractError
 from .episodes import EpisodeStatistics
 from .graph import ContractGraph
-from .terms import any_of, checked_block, reward_weights, weighted_rewards
+from .terms import any_of, check_blocks_finite, checked_blocks, reward_weights, weighted_rewards
 
 
 class ContractEnv(TensorState, VecEnv):
@@ -122,11 +123,12 @@ def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -
     """
     parameters = list(truth.world.parameters.values())
     hidden = [torch.cat(parameters, dim=-1) * scale] if parameters else []
-    told = [
-        checked_block(f"privileged function {index}", function, truth)
-        for index, function in enumerate(truth.world.task.privileged)
-    ]
-    return torch.cat([actor, *told, *hidden], dim=-1)
+    task = truth.world.task
+    told = checked_blocks(task, truth)
+    seen = torch.cat([actor, *told, *hidden], dim=-1)
+    if not math.isfinite(seen.sum().item()):  # all at once, as nearly always
+        check_blocks_finite(task, told, truth)
+    return seen
 
 
 def hidden_scale(world: World) -> torch.Tensor:

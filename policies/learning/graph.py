@@ -85,8 +85,9 @@ class ContractGraph(nn.Module):
                 value = torch.clamp(value, -term.clip, term.clip)
             if term.history > 1:
                 key = f"history.{term.name}"
-                past = torch.where(state["started"] > 0.5, state[key], value.repeat(1, term.history - 1))
-                value = torch.cat([past, value], dim=-1)
+                blocks_before = state[key].unflatten(-1, (term.history - 1, value.shape[1]))
+                past = torch.where(state["started"][:, None] > 0.5, blocks_before, value[:, None])
+                value = torch.cat([past.flatten(1), value], dim=-1)
                 following[key] = value[:, value.shape[1] // term.history :]
             blocks.append(value)
         if following:

@@ -1,5 +1,6 @@
 """A task's own functions, called and checked: what they return may be anybody's code."""
 
+import math
 import traceback
 from pathlib import Path
 
@@ -39,15 +40,23 @@ def checked_flags(what: str, function: Function, truth: Truth) -> torch.Tensor:
     return value
 
 
-def checked_block(what: str, function: Function, truth: Truth) -> torch.Tensor:
-    """A row for each environment, (N, k), finite wherever physics has not failed; raises TermError naming what else it is."""
-    value, count = _called(what, function, truth), truth.world.num_envs
-    if not isinstance(value, torch.Tensor) or value.ndim != 2 or value.shape[0] != count:
-        raise TermError(f"{what} returned {_form(value)}; expected one row per environment, shape ({count}, k)")
-    if value.is_complex():
-        raise TermError(f"{what} returned {value.dtype}; expected real numbers")
-    _check_finite(what, value, truth)
-    return value
+def checked_blocks(task: Task, truth: Truth) -> list[torch.Tensor]:
+    """What the task's privileged functions say, (N, k) each, finite or not; raises TermError naming what is something else."""
+    count, blocks = truth.world.num_envs, []
+    for what, function in _privileged(task):
+        value = _called(what, function, truth)
+        if not isinstance(value, torch.Tensor) or value.ndim != 2 or value.shape[0] != count:
+            raise TermError(f"{what} returned {_form(value)}; expected one row per environment, shape ({count}, k)")
+        if value.is_complex():
+            raise TermError(f"{what} returned {value.dtype}; expected real numbers")
+        blocks.append(value)
+    return blocks
+
+
+def check_blocks_finite(task: Task, blocks: list[torch.Tensor], truth: Truth) -> None:
+    """Raises TermError for a block of `checked_blocks` that is not finite wherever physics has not failed."""
+    for (what, _), value in zip(_privileged(task), blocks, strict=True):
+        _check_finite(what, value, truth)
 
 
 def reward_weights(task: Task) -> torch.Tensor:
@@ -64,7 +73,7 @@ def weighted_rewards(truth: Truth, failed: torch.Tensor, weights: torch.Tensor) 
     terms = truth.world.task.rewards
     values = torch.stack([checked(f"reward term {term.name!r}", term.function, truth) for term in terms])
     values = (values * weights).masked_fill(failed, 0.0)
-    if not bool(torch.isfinite(values.sum())):
+    if not math.isfinite(values.sum().item()):
         bad = ~torch.isfinite(values)
         if bool(bad.any()):  # a sum of finite values may be too large too
             names = [term.name for term, row in zip(terms, bad, strict=True) if bool(row.any())]
@@ -82,6 +91,10 @@ def any_of(terms: tuple[TerminationTerm, ...], truth: Truth) -> torch.Tensor:
     return ended
 
 
+def _privileged(task: Task) -> list[tuple[str, Function]]:
+    return [(f"privileged function {index}", function) for index, function in enumerate(task.privileged)]
+
+
 def _called(what: str, function: Function, truth: Truth) -> object:
     try:
         return function(truth)
@@ -96,7 +109,7 @@ def _called(what: str, function: Function, truth: Truth) -> object:
 
 def _check_finite(what: str, value: torch.Tensor, truth: Truth) -> None:
     """As a sum at first: by element it takes several times as long."""
-    if bool(torch.isfinite(value.sum())):
+    if math.isfinite(value.sum().item()):
         return
     bad = ~torch.isfinite(value.reshape(value.shape[0], -1)).all(-1) & ~truth.world.engine.failed()
     if bool(bad.any()):

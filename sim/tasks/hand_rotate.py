@@ -14,7 +14,7 @@ from ..scene import Scene, SceneObject
 from ..task import MetricTerm, RewardTerm, Success, Task, TerminationTerm
 from ..truth import Truth
 from ..world import World
-from .terms import action_change
+from .terms import action_change, alive
 
 CUBE = Path(__file__).parents[1] / "objects" / "cube.xml"
 PLACE = (-0.02, 0.0, 0.141)  # m, world: where the cube rests on palm and fingers in the default pose
@@ -99,6 +99,7 @@ def hand_rotate() -> Task:
             RewardTerm(name="turning", function=turning, weight=3.0),
             RewardTerm(name="rolling", function=rolling, weight=-0.05),
             RewardTerm(name="tips_to_cube", function=tips_to_cube, weight=0.5),
+            RewardTerm(name="alive", function=alive, weight=1.5),  # else dropping the cube ends what costs
             RewardTerm(name="away", function=away, weight=-10.0),
             RewardTerm(name="torque", function=torque, weight=-0.1),
             RewardTerm(name="pose_error", function=pose_error, weight=-0.05),
