@@ -4,7 +4,9 @@
 random state, hidden states and simulated worlds, of one process each. The newest checkpoint and the one before it stay.
 """
 
+import contextlib
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,6 +15,7 @@ import torch
 
 from isthmus.hardware.errors import IsthmusError
 
+TEMPORARY = ".tmp"  # of files that are being written
 CHECKPOINT_FILE, PREVIOUS_FILE = "checkpoint.pt", "checkpoint.previous.pt"
 
 # Tensors, numbers, text and None, in dicts, lists and tuples: what loads with weights_only.
@@ -37,14 +40,25 @@ class Resumable(Protocol):
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write `state` so that `path` at any time, even after a power cut, is a whole file: the old one or the new one."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        torch.save(dict(state), file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_folder(path.parent)
+    """Write `state` so that `path` at any time, even after a power cut, is a whole file: the old one or the new one.
+
+    Raises:
+        CheckpointError: the disk is full or does not let itself be written; what was there is as it was.
+    """
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        with temporary.open("wb") as file:
+            torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of what writing raises
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # part of a file, and the space may be needed
+        raise CheckpointError(
+            f"{path} cannot be written: {_cause(error)}{_room(path.parent)}; what was saved before is kept"
+        ) from None
 
 
 def read_state(path: Path) -> dict[str, object]:
@@ -55,6 +69,10 @@ def read_state(path: Path) -> dict[str, object]:
     """
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} does not exist; expected a file that training has written{_alternative(path)}"
+        ) from None
     except Exception as error:  # what is no checkpoint makes torch raise anything from EOFError to struct.error
         raise CheckpointError(f"{path} cannot be used: {error}{_alternative(path)}") from None
     if not isinstance(state, dict):
@@ -89,6 +107,8 @@ def publish_checkpoint(directory: Path, state: State) -> Path:
     for file in directory.glob("resume-*-*.pt"):
         if file.stem.split("-")[1] not in kept:
             file.unlink(missing_ok=True)
+    for file in directory.glob(f"resume-*-*.pt{TEMPORARY}"):  # of processes that were killed while they wrote
+        file.unlink(missing_ok=True)
     return path
 
 
@@ -99,6 +119,23 @@ def _read_if_whole(path: Path) -> dict[str, object] | None:
     except CheckpointError:
         return None
     return state if "iteration" in state else None
+
+
+def _cause(error: BaseException) -> str:
+    """What the system said, also where torch said something in its place."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError):
+            return cause.strerror or str(cause)
+        cause = cause.__cause__ or cause.__context__
+    return str(error).splitlines()[0]
+
+
+def _room(folder: Path) -> str:
+    try:
+        return f" ({shutil.disk_usage(folder).free / 1e6:.0f} MB are free there)"
+    except OSError:
+        return ""
 
 
 def _sync_folder(folder: Path) -> None:
