@@ -1,5 +1,6 @@
 """TOML and JSON to frozen dataclasses and back, strictly: unknown keys, missing values and wrong types are errors."""
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
@@ -83,10 +84,15 @@ def read_json(path: Path, cls: type[T]) -> T:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a dataclass as JSON, whole or not at all."""
+    """Write a dataclass as JSON, whole or not at all; raises OSError naming the file."""
     temporary = path.with_suffix(path.suffix + ".tmp")
-    temporary.write_text(json.dumps(unstructure(value), indent=2) + "\n")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(unstructure(value), indent=2) + "\n")
+        temporary.replace(path)
+    except OSError as error:  # which names no file where the disk is full
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 __all__ = ["FormatError", "read_json", "read_toml", "structure", "unstructure", "write_json"]

@@ -1,6 +1,7 @@
 """Files become dataclasses strictly, and come back unchanged."""
 
 import math
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,16 @@ def test_unreadable_files_are_named(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"none\.toml"):
         read_toml(tmp_path / "none.toml", Inner)
+
+
+def test_a_full_disk_names_the_file_and_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, VALUE)
+    before, limits = path.read_text(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # no file may become longer
+    try:
+        with pytest.raises(OSError, match=r"'.*a\.json'"):
+            write_json(path, VALUE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
