@@ -10,7 +10,7 @@ from .bench_sim import Machine, this_machine
 
 if TYPE_CHECKING:
     from isthmus.policies.curve import Curve
-    from isthmus.policies.learning.recipe import Run
+    from isthmus.policies.learning.recipe import Run, TrainConfig
 
 RESULT_FILE, PICTURE = "learn.json", "learn.png"
 
@@ -109,19 +109,11 @@ class BenchLearn:
             seeds=rows,
         )
 
-    def _config(self, seed: int):  # noqa: ANN202
-        from isthmus.policies.learning.presets import get_preset
-        from isthmus.policies.learning.recipe import TrainConfig
+    def _config(self, seed: int) -> "TrainConfig":
+        from isthmus.policies.learning.recipe import task_config
 
-        preset = get_preset(self.task)
-        return TrainConfig(
-            task=self.task,
-            seed=seed,
-            num_envs=preset.num_envs,
-            iterations=self.iterations or preset.iterations,
-            ppo=preset.ppo,
-            engine=self.engine,
-        )
+        config = task_config(self.task, seed, engine=self.engine)
+        return config if self.iterations is None else replace(config, iterations=self.iterations)
 
     def _one(self, seed: int) -> tuple[Learned, "Curve"]:
         """Train a seed to the end, or take what an earlier call made of it."""

@@ -179,15 +179,11 @@ class BenchTrain:
 
     def _train(self, console) -> list[Level]:  # noqa: ANN001
         """Train with the task's own settings until the level, or the time limit."""
-        from isthmus.policies.learning.presets import get_preset
-        from isthmus.policies.learning.recipe import Run, TrainConfig
+        from isthmus.policies.learning.recipe import Run, task_config
         from isthmus.sim.tasks import get_task
 
-        preset, task = get_preset(self.task), get_task(self.task)
+        task, config = get_task(self.task), task_config(self.task, self.seed)
         unit = next(term.weight for term in task.rewards if term.name == self.term) * task.period
-        config = TrainConfig(
-            task=self.task, seed=self.seed, num_envs=preset.num_envs, iterations=preset.iterations, ppo=preset.ppo
-        )
         run, points = Run(self.out / "run", config), []
 
         def iterate() -> list[LevelPoint]:
@@ -199,7 +195,7 @@ class BenchTrain:
             )
             return points
 
-        about = f"the task's own settings, {preset.num_envs} environments"
+        about = f"the task's own settings, {config.num_envs} environments"
         return [self._to_level("isthmus", about, iterate, console)]
 
     def _train_unilab(self, console) -> list[Level]:  # noqa: ANN001

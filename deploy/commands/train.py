@@ -111,8 +111,7 @@ class Train:
         from isthmus.calibration.identified import load_identified
         from isthmus.hardware.errors import IsthmusError
         from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
-        from isthmus.policies.learning.presets import get_preset
-        from isthmus.policies.learning.recipe import CONFIG_FILE, TrainConfig
+        from isthmus.policies.learning.recipe import CONFIG_FILE, task_config
         from isthmus.sim.tasks import get_task
 
         from .checks import check_folder
@@ -125,19 +124,16 @@ class Train:
                     "left before its first checkpoint, so that --resume cannot go on: remove it, or give another --out"
                 )
             raise IsthmusError(f"{self.out} already holds a run: {rest}")
-        preset, on_gpu = get_preset(get_task(self.task).name), self.device == "cuda"
-        ppo = self._ppo(preset.ppo)
+        own = task_config(get_task(self.task).name, self.seed, engine=self.engine, device=self.device)
+        ppo = self._ppo(own.ppo)
         check_folder("--out", self.out)
-        return TrainConfig(
-            task=self.task,
-            seed=self.seed,
-            num_envs=self.envs or (preset.gpu_num_envs if on_gpu else preset.num_envs),
+        return replace(
+            own,
+            num_envs=self.envs or own.num_envs,
             processes=self.nproc,
-            iterations=self.iterations or (preset.gpu_iterations if on_gpu else preset.iterations),
+            iterations=self.iterations or own.iterations,
             ppo=ppo,
             adaptive=self.adaptive,
-            engine=self.engine,
-            device=self.device,
             randomization=() if self.calibration is None else random_terms(load_identified(self.calibration)),
         )
 

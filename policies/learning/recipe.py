@@ -29,6 +29,7 @@ from .export import export_bundle
 from .mirrors import get_reflection, mirror_spec
 from .players import NetworkPlayer
 from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError
+from .presets import get_preset
 from .threads import available_cores, one_torch_thread
 from .trainer import RANK_SEED, OnProgress, Progress, Trainer, read_teacher
 
@@ -50,6 +51,20 @@ class TrainConfig:
     adaptive: bool = False  # randomised ranges grow with success, from the neutral values to the whole
     engine: str = "mujoco"  # of ENGINES
     device: str = "cpu"  # of the engine
+
+
+def task_config(task: str, seed: int, *, engine: str = "mujoco", device: str = "cpu") -> TrainConfig:
+    """The settings of a task's preset: those for a GPU where the engine is on one."""
+    preset, on_gpu = get_preset(task), device == "cuda"
+    return TrainConfig(
+        task=task,
+        seed=seed,
+        num_envs=preset.gpu_num_envs if on_gpu else preset.num_envs,
+        iterations=preset.gpu_iterations if on_gpu else preset.iterations,
+        ppo=preset.ppo,
+        engine=engine,
+        device=device,
+    )
 
 
 def make_world(
