@@ -74,12 +74,19 @@ def read_state(path: Path) -> dict[str, object]:
             f"{path} does not exist; expected a file that training has written{_alternative(path)}"
         ) from None
     except Exception as error:  # what is no checkpoint makes torch raise anything from EOFError to struct.error
-        raise CheckpointError(f"{path} cannot be used: {error}{_alternative(path)}") from None
+        raise CheckpointError(f"{path} cannot be used: {_reason(error)}{_alternative(path)}") from None
     if not isinstance(state, dict):
         raise CheckpointError(
             f"{path} is not a checkpoint of isthmus: it holds a {type(state).__name__}{_alternative(path)}"
         )
     return state
+
+
+def _reason(error: Exception) -> str:
+    """Without torch's advice to load the file without a guard."""
+    if "weights_only" in str(error) or not isinstance(error, OSError | RuntimeError | EOFError):
+        return "it is no checkpoint, or holds more than tensors, numbers and text, and nothing else is loaded"
+    return str(error) or f"{type(error).__name__}, it is empty or cut off"
 
 
 def _alternative(path: Path) -> str:

@@ -90,7 +90,9 @@ def launch(function: Callable[..., T], arguments: tuple[object, ...], processes:
         return elastic_launch(config, _joined)(function, arguments)[0]
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        raise DistributedError(f"process {rank} of {processes} failed: {failure.message}") from None
+        said = failure.message  # a text, or a mapping with one
+        text = said.get("message", said) if isinstance(said, dict) else said
+        raise DistributedError(f"process {rank} of {processes} failed: {text}") from None
     except SignalException:
         raise KeyboardInterrupt from None
     finally:  # the launcher leaves its own handlers behind

@@ -1,6 +1,5 @@
 """A checkpoint is whole at any time: through kills, full disks and Ctrl-C; and what is none says what it is."""
 
-import pickle
 import resource
 import subprocess
 import sys
@@ -54,7 +53,7 @@ def test_a_process_killed_at_any_moment_leaves_checkpoints_that_load(tmp_path: P
         [sys.executable, str(script), str(tmp_path), str(KILLS)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "'while writing'" in done.stdout and f"'with the one before': {KILLS}" in done.stdout
+    assert "'while writing'" in done.stdout and "'went on'" in done.stdout
 
 
 def test_a_full_disk_keeps_the_checkpoint_before_and_leaves_no_part_of_the_new_one(tmp_path: Path):
@@ -104,13 +103,12 @@ def test_files_that_are_no_checkpoints_are_refused_and_run_nothing(tmp_path: Pat
     torch.save([1, 2], path)
     with pytest.raises(CheckpointError, match="not a checkpoint of isthmus: it holds a list"):
         read_state(path)
-    for write in (pickle.dumps, None):
-        if write is None:
-            torch.save({"x": Trap(tmp_path / "sprung")}, path)
-        else:
-            path.write_bytes(write({"x": Trap(tmp_path / "sprung")}))
-        with pytest.raises(CheckpointError, match="cannot be used"):
+    torch.save({"x": Trap(tmp_path / "sprung")}, path)
+    for content in (path.read_bytes(), b"cpathlib\nPath\n(S'sprung'\ntR.", b"text", b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="it is no checkpoint, or holds more than tensors") as refused:
             read_state(path)
+        assert "weights_only" not in str(refused.value)
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(CheckpointError, match=r"cannot be used: .*directory"):
         read_state(tmp_path)
