@@ -221,7 +221,8 @@ class Trainer:
             else:
                 self._take_networks(state)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{path} cannot be used: {type(error).__name__} {error}") from None
+            other = _other_networks(state, self.config)
+            raise CheckpointError(f"{path} cannot be used: {other or f'{type(error).__name__} {error}'}") from None
 
     def _take_networks(self, state: Mapping[str, Any]) -> None:
         """Policy of a trained run or of a student; the critic too where both have one."""
@@ -254,6 +255,17 @@ class Trainer:
         if not isinstance(self.algorithm, Distillation):
             raise TrainConfigError("this run learns by PPO and has no use for a teacher: give PPOConfig.distillation")
         self.algorithm.load(read_state(path), {"teacher": True}, strict=True)
+
+
+def _other_networks(state: Mapping[str, Any], config: PPOConfig) -> str:
+    """What differs between the networks of a checkpoint and those of a configuration; empty where it does not say, or nothing does."""
+    if "config" not in state:
+        return ""
+    saved = unstructure(teacher_config(structure(json.loads(str(state["config"])), PPOConfig, source="checkpoint")))
+    here = unstructure(teacher_config(config))
+    return ", ".join(
+        f"its {name} is {saved[name]!r}, here it is {value!r}" for name, value in here.items() if saved[name] != value
+    )
 
 
 _ALL_PARTS = {"actor": True, "critic": True, "optimizer": True, "rnd": True, "student": True, "teacher": True}

@@ -189,7 +189,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "checkpoint.pt cannot be used" in said and "size mismatch" in said
     ends_with(2, *TRAIN, tmp_path / "gru", "--iterations", 1, "--network", "gru", "--init", own)
-    assert "checkpoint.pt cannot be used" in capsys.readouterr().err
+    assert "checkpoint.pt cannot be used: its network is 'mlp', here it is 'gru'" in capsys.readouterr().err
     (own / CHECKPOINT_FILE).write_bytes((other / CHECKPOINT_FILE).read_bytes())
     ends_with(2, *TRAIN, own, "--resume", "--iterations", 2)
     said = capsys.readouterr().err
