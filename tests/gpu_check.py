@@ -17,7 +17,8 @@ import torch
 from isthmus.hardware.errors import IsthmusError
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.env import ContractEnv
-from isthmus.policies.learning.ppo_config import PPOConfig
+from isthmus.policies.learning.mirrors import get_reflection, mirror_spec
+from isthmus.policies.learning.presets import get_preset
 from isthmus.policies.learning.trainer import Progress, Trainer
 from isthmus.sim.engine import Engine, EngineState, FreeState
 from isthmus.sim.genesis_engine import GenesisEngine
@@ -82,7 +83,9 @@ def learn(engine: GenesisEngine, iterations: int) -> list[Progress]:
     world = World(get_task(TASK), on_host(engine), seed=0)
     history: list[Progress] = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(ContractEnv(world, get_contract(TASK)), PPOConfig(), Path(folder), seed=0)
+        env = ContractEnv(world, get_contract(TASK))
+        mirror = mirror_spec(env, get_reflection(TASK))
+        trainer = Trainer(env, get_preset(TASK).ppo, Path(folder), seed=0, mirror=mirror)
         trainer.train(iterations, time_limit=TRAINING_SECONDS, on_progress=history.append)
     print(f"physics failures: {world.failures} of {history[-1].steps} environment steps")
     return history
