@@ -1,5 +1,6 @@
 """`isthmus play`."""
 
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from tyro.conf import Positional, arg
 
-from .checks import OptionError, check_range, option_for_memory
+from .checks import OptionError, check_output, check_range, option_for_memory
 from .film import check_film, filmed_ticks, write_film
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Play:
     """Who acts; trained if not given, and random for a task."""
     out: Path | None = None
     """Picture of moments with their times (.png) or film (.gif, or .mp4 with ffmpeg) of the first episode."""
+    table: Path | None = None
+    """Table (.csv) with a row for each episode: how it ended, its metrics, and what was randomised in it."""
     episodes: int = 16
     """Episodes to play, at once."""
     seconds: float | None = None
@@ -59,6 +62,8 @@ class Play:
         check_range("--shown", self.shown, 1, min(MOST_SHOWN, self.episodes))
         if self.out is not None:
             check_film("--out", self.out)
+        if self.table is not None:
+            check_output("--table", self.table)
         config, make_player = self._cast()
         seed = config.seed + EVALUATION_SEED + self.seed
         with option_for_memory("--episodes", self.episodes):
@@ -68,6 +73,9 @@ class Play:
             player, shots = make_player(world), None if self.out is None else _Shots(self, world)
             result = evaluate(world, player, None if shots is None else shots.take)
         print(_summary(world, result))
+        if self.table is not None:
+            _write_table(self.table, result)
+            print(f"each episode in {self.table}")
         if shots is not None and self.out is not None:
             write_film(self.out, shots.frames, shots.times)
             print(f"{shots.times[-1]:.1f} s of it in {self.out}")
@@ -141,6 +149,16 @@ class _Shots:
                 raise OptionError(f"--camera: {error.args[0]}") from None
             self._camera = None  # a model without an overview
             return self._picture(env)
+
+
+def _write_table(path: Path, result: "Evaluation") -> None:
+    from isthmus.policies.learning.evaluate import episode_table
+
+    names, rows = episode_table(result)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([f"{value:.6g}" for value in row] for row in rows.tolist())
 
 
 def _summary(world: "World", result: "Evaluation") -> str:

@@ -24,6 +24,9 @@ class Evaluation:
     seconds: torch.Tensor  # (N,) s until success or failure; episode length where there was neither
     returns: torch.Tensor  # (N,) sum of rewards until the episode ended
     metrics: dict[str, torch.Tensor] = field(default_factory=dict)  # (N,) each, in the task's units
+    parameters: dict[str, torch.Tensor] = field(
+        default_factory=dict
+    )  # (N, width) each: what was randomised, as episodes began
 
     @property
     def rate(self) -> float:
@@ -34,6 +37,16 @@ class Evaluation:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the rate (Wilson)."""
         return wilson_interval(int(self.success.sum()), self.success.numel())
+
+
+def episode_table(evaluation: Evaluation) -> tuple[list[str], torch.Tensor]:
+    """Names of columns, and a row for each episode: how it ended, its metrics, what was randomised in it."""
+    columns = {"success": evaluation.success, "seconds": evaluation.seconds, "return": evaluation.returns}
+    columns |= evaluation.metrics
+    for name, values in evaluation.parameters.items():
+        wide = values.shape[1] > 1
+        columns |= {f"{name}.{i}" if wide else name: column for i, column in enumerate(values.T)}
+    return list(columns), torch.stack([column.float() for column in columns.values()], dim=1)
 
 
 @torch.no_grad()
@@ -47,6 +60,7 @@ def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Eva
     """
     world.reset(torch.arange(world.num_envs))
     player.reset(world)
+    drawn = {name: values.clone() for name, values in world.parameters.items()}
     task, count = world.task, world.num_envs
     statistics = EpisodeStatistics(task, count)
     running = torch.ones(count, dtype=torch.bool)
@@ -75,4 +89,4 @@ def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Eva
         watched = on_tick is not None and on_tick(tick + 1)
         if not watched and not bool(running.any()):
             break
-    return Evaluation(success=ended_well, seconds=seconds, returns=returns, metrics=metrics)
+    return Evaluation(success=ended_well, seconds=seconds, returns=returns, metrics=metrics, parameters=drawn)

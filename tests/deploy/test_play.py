@@ -1,5 +1,6 @@
 """`isthmus play`: what it says and draws of tasks, runs and bundles, and what it refuses."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from isthmus.policies.learning.evaluate import evaluate
 from isthmus.policies.learning.graph import ContractGraph
 from isthmus.policies.learning.players import BundlePlayer, UntrainedPlayer
 from isthmus.policies.learning.ppo_config import TrainConfigError
-from isthmus.policies.learning.recipe import Run, TrainConfig, make_world
+from isthmus.policies.learning.recipe import EVALUATION_SEED, Run, TrainConfig, make_world
 
 SMALL = ("--iterations", 1, "--envs", 8, "--evaluate", 4)
 
@@ -234,3 +235,16 @@ def test_frames_are_taken_at_whole_ticks_of_any_control_period():
     assert film.filmed_ticks(Path("a.mp4"), 8, 0.01) == [0, 4, 8]
     assert film.filmed_ticks(Path("a.png"), 110, 0.02) == list(range(0, 111, 10))
     assert film.filmed_ticks(Path("a.png"), 2, 0.02) == [0, 1, 2]
+
+
+def test_a_table_has_each_episode_with_what_was_randomised_in_it(tmp_path: Path):
+    table = tmp_path / "episodes.csv"
+    assert call("play", "cartpole-balance", "--actions", "zero", "--episodes", 6, "--table", table) == 0
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    world = make_world(TrainConfig(task="cartpole-balance", seed=0), 6, EVALUATION_SEED)
+    assert len(rows) == 6 and {"success", "seconds", "return", "cart_error"} <= set(rows[0])
+    world.reset(torch.arange(6))  # as an evaluation begins
+    for name, values in world.parameters.items():
+        assert values.shape[1] == 1
+        assert [float(row[name]) for row in rows] == pytest.approx(values[:, 0].tolist(), rel=1e-5)
