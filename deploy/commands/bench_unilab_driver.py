@@ -26,9 +26,10 @@ def main() -> None:
     """Time rsl-rl's PPO, which UniLab trains by, from inside: collection until `update` is called, then the update."""
     import torch
     from rsl_rl.algorithms import PPO
+    from unilab.managers.reward_manager import RewardManager  # pyright: ignore[reportMissingImports]
 
     pipe = os.fdopen(int(sys.argv.pop(1)), "w", buffering=1)
-    act, update, process = PPO.act, PPO.update, PPO.process_env_step
+    act, update, compute = PPO.act, PPO.update, RewardManager.compute
     began: list[float] = []
     tracking: list[float] = []
 
@@ -39,9 +40,10 @@ def main() -> None:
             began.append(time.perf_counter())
         return act(self, *arguments, **keywords)
 
-    def reading_process(self: Any, obs: Any, rewards: Any, dones: Any, extras: Any) -> Any:
-        tracking.append(float(extras["log"][TRACKING]))
-        return process(self, obs, rewards, dones, extras)
+    def reading_compute(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        rewards = compute(self, *arguments, **keywords)
+        tracking.append(self.step_reward_extras()[TRACKING])
+        return rewards
 
     def timed_update(self: Any, *arguments: Any, **keywords: Any) -> Any:
         collected = time.perf_counter()
@@ -51,7 +53,7 @@ def main() -> None:
         tracking.clear()
         return losses
 
-    PPO.act, PPO.update, PPO.process_env_step = waiting_act, timed_update, reading_process
+    PPO.act, PPO.update, RewardManager.compute = waiting_act, timed_update, reading_compute
     pipe.write(json.dumps({"version": importlib.metadata.version("unilab"), "threads": torch.get_num_threads()}) + "\n")
     script = _installed("unilab/scripts/train_rsl_rl.py")
     copy_robot(_installed(ROBOT), Path("src") / ROBOT)
