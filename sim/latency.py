@@ -98,8 +98,7 @@ class CommandDelay(TensorState):
 
     def write(self, target: torch.Tensor) -> None:
         """A new target (num_envs, n) rad at a control tick."""
-        for slot in range(len(self._targets) - 1, 0, -1):
-            self._targets[slot].copy_(self._targets[slot - 1])
+        self._targets[1:] = self._targets[:-1].clone()
         lost = self._draw() < self._loss if self._lossy else None
         self._targets[0].copy_(target if lost is None else torch.where(lost[:, None], self._targets[0], target))
         if self.max_jitter > 0 and len(self._arrival) > 1:
