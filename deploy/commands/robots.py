@@ -27,15 +27,17 @@ class Robots:
                 console.print(f"[bold]{name}[/]  {spec.description}; {len(spec.joints)} joints, bus {spec.bus}")
             return 0
         spec = load_robot(self.name)
-        console.print(
-            f"[bold]{spec.name}[/]  {spec.description}\nbus {spec.bus} at {spec.baudrate} baud, tip site {spec.tip_site!r}"
-        )
+        has_bus = spec.bus != "none"
+        bus = f"bus {spec.bus} at {spec.baudrate} baud" if has_bus else "no bus: this robot is simulated only"
+        tip = "" if spec.tip_site is None else f", tip site {spec.tip_site!r}"
+        console.print(f"[bold]{spec.name}[/]  {spec.description}\n{bus}{tip}")
         names, ranges = Column("joint", no_wrap=True), Column("range rad", no_wrap=True)  # whole on 80 columns too
-        table = Table(names, "id", ranges, "default rad", "velocity rad/s", "effort N m", "kp N m/rad")
+        identity = ["id"] if has_bus else []
+        table = Table(names, *identity, ranges, "default rad", "speed rad/s", "effort N m", "kp N m/rad")
         for joint in spec.joints:
             table.add_row(
                 joint.name,
-                str(joint.bus_id),
+                *([str(joint.bus_id)] if has_bus else []),
                 f"{joint.lower:.3f} .. {joint.upper:.3f}",
                 f"{joint.default_pos:.2f}",
                 f"{joint.velocity_limit:.1f}",

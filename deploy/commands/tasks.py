@@ -27,7 +27,7 @@ class Tasks:
         console = Console(highlight=False)
         if self.name is None:
             for name in task_names():
-                console.print(f"[bold]{name}[/]  {_description(name)}")
+                console.print(f"[bold]{name}[/]\n  {_description(name)}", soft_wrap=True)
             console.print("\nnext: isthmus tasks NAME, or isthmus train --task NAME --out runs/NAME")
             return 0
         _show(get_task(self.name), console)
@@ -57,24 +57,53 @@ def _show(task: "Task", console: "Console") -> None:
         f"robot {robot.name} ({len(robot.joints)} joints, {len(robot.rotors)} rotors), {1 / task.period:.0f} Hz control, "
         f"{task.substeps} physics steps of {1000 * task.physics_dt:.1f} ms a tick, episodes of {task.episode_length:.0f} s\n"
         f"command {contract.command.signal}; {observation_width(contract)} observations, {len(contract.action.joints)} actions "
-        f"({contract.action.kind})"
+        f"({contract.action.kind})\n{_settings(task.name)}",
+        soft_wrap=True,
     )
     for table in (_rewards(task), _randomization(task), _observation(task)):
         console.print(table)
+    console.print(
+        "succeeds when: "
+        + (_first_line(task.success.function) or "see the description")
+        + f", for {task.success.hold:g} s"
+        if task.success is not None
+        else "succeeds when: it lasts to the end"
+    )
     if task.terminations:
         console.print("ends early when: " + ", ".join(term.name for term in task.terminations))
     if task.metrics:
         console.print("metrics: " + ", ".join(f"{metric.name} ({metric.unit})" for metric in task.metrics))
 
 
+def _settings(name: str) -> str:
+    """How `isthmus train` trains the task unless told otherwise."""
+    from isthmus.policies.learning.presets import get_preset
+
+    preset = get_preset(name)
+    ppo = preset.ppo
+    layers = "-".join(map(str, ppo.hidden_dims))
+    mirrored = ", mirror images" if ppo.symmetry is not None else ""
+    return (
+        f"trained by default with {preset.num_envs} robots, {preset.iterations} iterations of {ppo.steps_per_iteration} ticks, "
+        f"network {layers}{mirrored}"
+    )
+
+
 def _first_line(function: object) -> str:
     return (getattr(function, "__doc__", None) or "").strip().split("\n")[0]
+
+
+def _whole(title: str):  # noqa: ANN202
+    """A column of names, which are never cut."""
+    from rich.table import Column
+
+    return Column(title, no_wrap=True, min_width=len(title))
 
 
 def _rewards(task: "Task"):  # noqa: ANN202
     from rich.table import Table
 
-    table = Table("reward", "per second", "of")
+    table = Table(_whole("reward"), "per second", "of")
     for term in task.rewards:
         table.add_row(term.name, f"{term.weight:g}", _first_line(term.function))
     return table
@@ -85,7 +114,7 @@ def _randomization(task: "Task"):  # noqa: ANN202
 
     from isthmus.sim.randomization import parameter_info, parameters_of
 
-    table = Table("randomised", "range", "unit", "drawn", "what it is")
+    table = Table(_whole("randomised"), "range", "unit", "drawn", "what it is")
     for term in task.randomization:
         low, high = term.distribution.support
         for name in parameters_of(term):
@@ -102,7 +131,7 @@ def _observation(task: "Task"):  # noqa: ANN202
     from isthmus.policies.contracts import get_contract
 
     contract = get_contract(task.name)
-    table = Table("observation", "values", "scale", "unit", "what it is")
+    table = Table(_whole("observation"), "values", "scale", "unit", "what it is")
     for term in contract.observation:
         spec = OBSERVATION_TERMS[term.name]
         history = f", the last {term.history}" if term.history > 1 else ""

@@ -59,7 +59,7 @@ def so101_insert() -> Preset:
 
 def go2_velocity() -> Preset:
     """About ten minutes."""
-    return _preset(280, _walking(), gpu_iterations=1000)
+    return _preset(330, _walking(), gpu_iterations=1000)
 
 
 def go2_velocity_rough() -> Preset:
@@ -91,7 +91,7 @@ def _walking() -> PPOConfig:
         init_std=1.0,
         gamma=0.99,
         entropy=0.0,
-        epochs=5,
+        epochs=3,  # of twice the samples
         desired_kl=0.01,
         symmetry=SymmetryConfig(),
     )
@@ -111,4 +111,4 @@ OWN: dict[str, Callable[[], Preset]] = {
 def get_preset(task: str) -> Preset:
     """The settings for a task; a task without its own gets rsl-rl's usual ones. Packages add theirs as `isthmus.presets`."""
     known = plugins("isthmus.presets", Preset, OWN)
-    return known[task]() if task in known else _preset(300, replace(_walking(), symmetry=None, entropy=0.002))
+    return known[task]() if task in known else _preset(300, replace(_walking(), symmetry=None, entropy=0.002, epochs=5))

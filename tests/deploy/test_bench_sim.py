@@ -111,7 +111,7 @@ def test_a_small_bench_writes_its_table_and_picture(tmp_path: Path, capsys: pyte
         assert row["memory_bytes"] <= row["peak_bytes"]
     assert (tmp_path / "sim.png").read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr().out
-    assert "of the engine alone (target 0.80" in " ".join(shown.split())
+    assert "of the engine alone" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
