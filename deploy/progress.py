@@ -1,7 +1,9 @@
 """Progress of long work on a terminal."""
 
 import contextlib
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .attempt import OnTick
 from .live_line import LiveLine
+
+LINE_S = 15.0  # between lines where there is no terminal
 
 
 def _bar(console: Console) -> Progress:
@@ -28,23 +32,28 @@ def _bar(console: Console) -> Progress:
 
 @contextlib.contextmanager
 def training_progress(title: str, time_limit: float | None) -> Iterator[Callable[[Any], None]]:
-    """A bar for training; gives the function to call with each `ppo.Progress`. Without a terminal, a line every 20 iterations."""
+    """A bar for training; gives the function to call with each `ppo.Progress`. Without a terminal, a line from time to time."""
     console = Console()
     with _bar(console) as bar:
         task = bar.add_task(title, total=None, figures="")
+        told = -math.inf
 
         def show(progress: Any) -> None:
+            nonlocal told
             share = None if time_limit is None else progress.seconds / time_limit
             total = progress.iterations
             if share is not None and share > 0:
                 total = min(total, max(progress.iteration, round(progress.iteration / share)))
             success = progress.metrics.get("episode/success")
-            figures = f"{progress.steps_per_second:,.0f} steps/s  reward {progress.metrics['reward/total']:.3f}"
+            figures = f"{progress.steps_per_second:,.0f} steps/s  reward {progress.metrics['reward/total']:.3f} a tick"
             figures += "" if success is None else f"  success {100 * success:.0f} % while exploring"
             bar.update(task, completed=progress.iteration, total=total, figures=figures)
-            if not console.is_terminal and progress.iteration % 20 == 0:
+            last, now = progress.iteration >= total, time.monotonic()
+            if not console.is_terminal and (last or now - told >= LINE_S):
+                told = now
                 remaining = progress.seconds * (total / progress.iteration - 1)
-                console.print(f"{title}: iteration {progress.iteration}/{total}  {figures}  eta {remaining:.0f} s")
+                line = f"{title}: iteration {progress.iteration}/{total}  {figures}  eta {remaining:.0f} s"
+                console.print(line, soft_wrap=True)
 
         yield show
 
