@@ -14,6 +14,8 @@ from isthmus.hardware.kinematics import KinematicChain
 from isthmus.hardware.robot import RobotSpec, Workspace
 from isthmus.hardware.signals import SIGNALS, signal_width
 
+from .observation_terms import OBSERVATION_TERMS
+
 SCHEMA = 2
 
 
@@ -165,61 +167,6 @@ class Contract:
         return signal_width(name, len(self.joints), rotors)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermSpec:
-    """An observation term before history, scale and clip; `learning/graph.py` computes each in torch."""
-
-    width: int | Literal["driven", "joints", "command"]  # number of values; driven: one for each driven joint or rotor
-    unit: str
-    signals: tuple[str, ...]  # beside the command
-    description: str
-
-
-OBSERVATION_TERMS: dict[str, TermSpec] = {
-    "joint_pos": TermSpec(
-        width="driven", unit="rad", signals=("joint_pos",), description="joint_pos - default_pos of the driven joints"
-    ),
-    "joint_vel": TermSpec(
-        width="driven", unit="rad/s", signals=("joint_vel",), description="joint_vel of the driven joints"
-    ),
-    "all_joint_pos": TermSpec(
-        width="joints", unit="rad or m", signals=("joint_pos",), description="joint_pos - default_pos of every joint"
-    ),
-    "all_joint_vel": TermSpec(
-        width="joints", unit="rad/s or m/s", signals=("joint_vel",), description="joint_vel of every joint"
-    ),
-    "joint_lead": TermSpec(
-        width="driven", unit="rad", signals=("joint_pos", "joint_target"), description="joint_target - joint_pos"
-    ),
-    "last_action": TermSpec(width="driven", unit="1", signals=(), description="the network's previous action, clipped"),
-    "gyro": TermSpec(width=3, unit="rad/s", signals=("gyro",), description="angular velocity, body frame"),
-    "gravity": TermSpec(width=3, unit="1", signals=("gravity",), description="direction of gravity, body frame"),
-    "base_lin_vel": TermSpec(
-        width=3, unit="m/s", signals=("base_lin_vel",), description="linear velocity of the base, body frame"
-    ),
-    "base_rotation": TermSpec(
-        width=9, unit="1", signals=("base_quat",), description="rotation matrix body -> world, row by row"
-    ),
-    "base_pos_error": TermSpec(
-        width=3, unit="m", signals=("base_pos",), description="command.position - base_pos, world frame"
-    ),
-    "command": TermSpec(width="command", unit="of the command", signals=(), description="the command itself"),
-    "tip_error": TermSpec(
-        width=3,
-        unit="m",
-        signals=("joint_pos",),
-        description="command.target - tip(joint_pos), in the frame of the first joint's link",
-    ),
-    "tip_rotation": TermSpec(
-        width=9,
-        unit="1",
-        signals=("joint_pos",),
-        description="rotation matrix of the chain's last link -> base frame, row by row",
-    ),
-    "target": TermSpec(width=3, unit="m", signals=(), description="command.target in the base frame"),
-}
-
-
 def term_width(term: ObservationTerm, contract: Contract) -> int:
     """Number of observation values that a term contributes, history included."""
     width = OBSERVATION_TERMS[term.name].width
@@ -258,42 +205,99 @@ def check_contract(contract: Contract) -> None:
     for where, number in _numbers(contract):
         if not math.isfinite(number):
             raise ContractError(f"contract: {where} = {number}; every number must be finite, make the contract again")
-    names = contract.joint_names
     if contract.schema != SCHEMA:
         raise ContractError(f"contract schema {contract.schema} is not supported; this isthmus reads schema {SCHEMA}")
-    for term in contract.observation:
-        if term.name not in OBSERVATION_TERMS:
-            raise ContractError(f"unknown observation term {term.name!r}; known: {', '.join(OBSERVATION_TERMS)}")
-        if term.scale == 0 or term.history < 1:
-            raise ContractError(
-                f"observation term {term.name!r}: scale {term.scale} and history {term.history} must not be 0"
-            )
-    driven = () if isinstance(contract.action, RotorSpeed) else contract.action.joints
+    _check_positive("period_ns", contract.period_ns)
+    _check_range("latency_s", *contract.latency_s)
+    _check_joints(contract)
+    _check_action(contract.action)
+    _check_command(contract)
+    _check_observation(contract)
+
+
+def _check_joints(contract: Contract) -> None:
+    names, driven = contract.joint_names, contract.action.joints
+    for what, given in (("joints", names), ("joints or rotors of the action", driven)):
+        repeated = sorted({name for name in given if given.count(name) > 1})
+        if repeated:
+            raise ContractError(f"contract: {what} {list(given)} hold {repeated} more than once; name each once")
+    if not driven:
+        raise ContractError("contract: the action drives nothing; name at least one joint or rotor")
     chain = () if contract.chain is None else contract.chain.joint_names
-    missing = [name for name in (*driven, *chain) if name not in names]
+    needed = chain if isinstance(contract.action, RotorSpeed) else (*driven, *chain)
+    missing = [name for name in needed if name not in names]
     if missing:
         raise ContractError(
             f"joints {missing} are driven or in the chain but not among the contract's joints {list(names)}"
         )
-    if contract.period_ns <= 0 or contract.action.scale <= 0:
-        raise ContractError("period_ns and action.scale must be positive")
-    if isinstance(contract.action, JointIncrement) and contract.action.max_lead <= 0:
-        raise ContractError("action.max_lead must be positive")
-    _check_command(contract)
+    for joint in contract.joints:
+        _check_range(f"lower, upper of joint {joint.name!r}", joint.lower, joint.upper)
+
+
+def _check_action(action: Action) -> None:
+    _check_positive("action.scale", action.scale)
+    if isinstance(action, JointIncrement):
+        _check_positive("action.max_lead", action.max_lead)
+    if isinstance(action, JointPosition):
+        _check_positive("action.clip", action.clip)
+    if isinstance(action, RotorSpeed):
+        _check_positive("action.hover", action.hover)
+        _check_positive("action.max_speed", action.max_speed)
+        _check_range("action.hover, action.max_speed", action.hover, action.max_speed)
+
+
+def _check_observation(contract: Contract) -> None:
+    if not contract.observation:
+        raise ContractError("contract: observation is empty; give the policy at least one term")
+    for term in contract.observation:
+        spec = OBSERVATION_TERMS.get(term.name)
+        if spec is None:
+            raise ContractError(f"unknown observation term {term.name!r}; known: {', '.join(OBSERVATION_TERMS)}")
+        where = f"observation term {term.name!r}"
+        if term.scale == 0:
+            raise ContractError(f"{where}: scale {term.scale} must not be 0")
+        if not isinstance(term.history, int) or term.history < 1:
+            raise ContractError(f"{where}: history {term.history} must be a whole number of samples, 1 at least")
+        if term.clip is not None:
+            _check_positive(f"{where}: clip", term.clip)
+        if spec.command not in (None, contract.command.signal):
+            raise ContractError(f"{where} needs {spec.command}, but the command is {contract.command.signal!r}")
+        rotors = isinstance(contract.action, RotorSpeed) and spec.width == "driven"
+        if spec.of_joints and (rotors or not contract.joints):
+            raise ContractError(f"{where} is of joints, but the action drives rotors or the contract has no joints")
+        if term.name in ("tip_error", "tip_rotation") and contract.chain is None:
+            raise ContractError(f"{where} needs a chain to the tip; the robot has no tip_site")
 
 
 def _check_command(contract: Contract) -> None:
-    command = contract.command
-    if command.workspace is None:
-        width = contract.signal_width(command.signal)
-        if not len(command.low) == len(command.high) == width or any(
-            low > high for low, high in zip(command.low, command.high, strict=True)
-        ):
+    command, known = contract.command, [spec.name for spec in SIGNALS if spec.name.startswith("command.")]
+    if command.signal not in known:
+        raise ContractError(f"unknown command {command.signal!r}; known: {', '.join(known)}")
+    if command.workspace is not None:
+        if command.signal != "command.target":
             raise ContractError(
-                f"command {command.signal!r}: range {command.low} .. {command.high}; expected {width} values each, low <= high"
+                f"command {command.signal!r} has a workspace, which is for command.target; give low, high"
             )
-    if contract.chain is None and any(term.name in ("tip_error", "tip_rotation") for term in contract.observation):
-        raise ContractError("observation terms of the tip need a chain to the tip; the robot has no tip_site")
+        for name in ("azimuth", "radius", "height"):
+            _check_range(f"command.workspace.{name}", *getattr(command.workspace, name))
+        return
+    width = contract.signal_width(command.signal)
+    if not len(command.low) == len(command.high) == width or any(
+        low > high for low, high in zip(command.low, command.high, strict=True)
+    ):
+        raise ContractError(
+            f"command {command.signal!r}: range {command.low} .. {command.high}; expected {width} values each, low <= high"
+        )
+
+
+def _check_positive(where: str, number: float) -> None:
+    if number <= 0:
+        raise ContractError(f"contract: {where} must be positive, got {number}")
+
+
+def _check_range(where: str, low: float, high: float) -> None:
+    if low > high:
+        raise ContractError(f"contract: {where} = {low}, {high}; the first must not be above the second")
 
 
 def bind(contract: Contract, robot: RobotSpec) -> list[int]:
@@ -303,9 +307,9 @@ def bind(contract: Contract, robot: RobotSpec) -> list[int]:
         For each joint of the contract its index in the robot's order.
 
     Raises:
-        ContractError: another robot, other joints, or gains and limits that differ from those of training.
+        ContractError: another robot, other joints or rotors, or gains and limits that differ from those of training.
     """
-    if contract.robot != robot.name or set(contract.joint_names) != set(robot.joint_names):
+    if contract.robot != robot.name or sorted(contract.joint_names) != sorted(robot.joint_names):
         raise ContractError(
             f"the policy was trained for robot {contract.robot!r} with joints {list(contract.joint_names)}, "
             f"this robot is {robot.name!r} with joints {list(robot.joint_names)}; use a bundle made for it"
@@ -319,7 +323,22 @@ def bind(contract: Contract, robot: RobotSpec) -> list[int]:
                     f"joint {joint.name!r}: the policy was trained with {field} = {trained}, the robot has {real}; "
                     "retrain for this robot or restore its robot.toml"
                 )
+    _bind_action(contract.action, robot)
     return [robot.joint_names.index(name) for name in contract.joint_names]
+
+
+def _bind_action(action: Action, robot: RobotSpec) -> None:
+    rotors = tuple(rotor.name for rotor in robot.rotors)
+    if isinstance(action, RotorSpeed):
+        if action.rotors != rotors:
+            raise ContractError(
+                f"action.rotors: got {list(action.rotors)}, expected those of robot {robot.name!r}, {list(rotors)}, in this order"
+            )
+        return
+    passive = [joint.name for joint in robot.joints if joint.drive == "passive" and joint.name in action.joints]
+    if passive:
+        moved = [joint.name for joint in robot.joints if joint.drive != "passive"]
+        raise ContractError(f"action.joints: got {passive}, which are passive; expected some of {moved}")
 
 
 def _numbers(value: object, where: str = "") -> Iterator[tuple[str, float]]:

@@ -12,7 +12,8 @@ from isthmus.sim.state import TensorState
 from isthmus.sim.truth import Truth
 from isthmus.sim.world import World
 
-from ..contract import Contract, ContractError
+from ..contract import Contract
+from ..fit import fit_in_order
 from .episodes import EpisodeStatistics
 from .graph import ContractGraph
 from .terms import any_of, check_blocks_finite, checked_blocks, reward_weights, weighted_rewards
@@ -28,18 +29,8 @@ class ContractEnv(TensorState, VecEnv):
     _changing = ("world", "episode_length_buf", "state", "_last_action", "statistics", "_actor", "_critic")
 
     def __init__(self, world: World, contract: Contract) -> None:
-        robot = world.robot.name
-        if contract.robot != robot or contract.period_ns != round(world.task.period * 1e9):
-            raise ContractError(
-                f"contract for {contract.robot!r} at {contract.period_ns} ns does not fit task {world.task.name!r} "
-                f"({robot!r} at {world.task.period} s)"
-            )
-        missing = set(contract.signals) - set(world.read())
-        if missing:
-            raise ContractError(
-                f"contract needs signals {sorted(missing)}, which task {world.task.name!r} does not give; "
-                f"it gives {sorted(world.read())}"
-            )
+        task = world.task
+        fit_in_order(contract, world.robot, task=task.name, period=task.period, signals=world.read())
         self.world, self.contract = world, contract
         self.graph = ContractGraph(contract)
         self.num_envs, self.num_actions = world.num_envs, self.graph.num_actions
@@ -80,8 +71,8 @@ class ContractEnv(TensorState, VecEnv):
             self.world.failures += int(failed.sum())
             self.world.ended(ids, self.statistics.success(ids, time_outs))
             log |= {f"/curriculum/{name}": torch.tensor(value) for name, value in self.world.curriculum_log().items()}
-        self._last_action = actions.clone()
-        self._restart(ids)
+        self._last_action, before = actions.clone(), self._last_action
+        self._restart(ids, before)
         self._observe()
         return self.get_observations(), reward, done, {"time_outs": time_outs, "log": log}
 
@@ -96,16 +87,18 @@ class ContractEnv(TensorState, VecEnv):
         means, terms = values.mean(dim=1).unbind(), self.world.task.rewards
         return values.sum(0), {f"/reward/{term.name}": mean for term, mean in zip(terms, means, strict=True)}
 
-    def _restart(self, ids: torch.Tensor) -> None:
+    def _restart(self, ids: torch.Tensor, before: torch.Tensor) -> None:
+        """Environments `ids` (k,) start anew; `before` (N, a) holds the actions of the tick before this one."""
         if ids.numel() == 0:
             return
         self.world.reset(ids)
         self.episode_length_buf[ids] = 0
-        self._last_action[ids] = 0.0
+        for actions in (self._last_action, before):  # there were none, in the others nothing has changed
+            actions[ids] = 0.0
         self.statistics.reset(ids)
         for tensor in self.state.values():
             tensor[ids] = 0.0
-        self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
+        self._truth = Truth(self.world, action=self._last_action, last_action=before)
 
     def _observe(self) -> None:
         self._signals = self.world.read()

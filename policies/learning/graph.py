@@ -15,6 +15,7 @@ from ..contract import (
     JointEffort,
     JointIncrement,
     JointPosition,
+    ObservationTerm,
     RotorSpeed,
     check_contract,
     observation_width,
@@ -58,6 +59,7 @@ class ContractGraph(nn.Module):
         scales = [term.scale for term in contract.observation for _ in range(term_width(term, contract))]
         self.register_buffer("scale", torch.tensor(scales), persistent=False)
         self._terms = {term.name for term in contract.observation}
+        self._histories = history_names(contract.observation)
 
     @property
     def num_actions(self) -> int:
@@ -68,9 +70,9 @@ class ContractGraph(nn.Module):
     def state_widths(self) -> dict[str, int]:
         """Width of each state tensor; all are zero at reset."""
         widths = {}
-        for term in self.contract.observation:
-            if term.history > 1:
-                widths[f"history.{term.name}"] = term_width(term, self.contract) // term.history * (term.history - 1)
+        for term, name in zip(self.contract.observation, self._histories, strict=True):
+            if name is not None:
+                widths[name] = term_width(term, self.contract) // term.history * (term.history - 1)
         started = {"started": 1} if widths else {}
         last = {LAST_ACTION: self.num_actions} if LAST_ACTION in self._terms else {}
         return {**started, **widths, **last}
@@ -79,12 +81,11 @@ class ContractGraph(nn.Module):
         """Observation (batch, observation_width) and the next state; `remember` completes it with the action."""
         raw = self._raw_terms(signals, state)
         blocks, following = [], {}
-        for term in self.contract.observation:
+        for term, key in zip(self.contract.observation, self._histories, strict=True):
             value = raw[term.name]
             if term.clip is not None:
                 value = torch.clamp(value, -term.clip, term.clip)
-            if term.history > 1:
-                key = f"history.{term.name}"
+            if key is not None:
                 blocks_before = state[key].unflatten(-1, (term.history - 1, value.shape[1]))
                 past = torch.where(state["started"][:, None] > 0.5, blocks_before, value[:, None])
                 value = torch.cat([past.flatten(1), value], dim=-1)
@@ -166,6 +167,16 @@ class ContractGraph(nn.Module):
         if "tip_rotation" in self._terms:
             terms["tip_rotation"] = joint_frames(chain, joint_pos, torch)[0][-1].reshape(-1, 9)
         return terms
+
+
+def history_names(terms: tuple[ObservationTerm, ...]) -> list[str | None]:
+    """The state in which each term keeps its earlier samples, None without any; a term given again has its own, "history.<name>.2"."""
+    names: list[str | None] = []
+    for term in terms:
+        before = sum(name is not None and name.split(".")[1] == term.name for name in names)
+        again = f".{before + 1}" if before else ""
+        names.append(f"history.{term.name}{again}" if term.history > 1 else None)
+    return names
 
 
 def network_state_widths(network: nn.Module) -> dict[str, int]:
