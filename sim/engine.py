@@ -8,6 +8,7 @@ import torch
 
 from isthmus.hardware.errors import IsthmusError
 
+from .parameter_needs import FLOATING, FREE_OBJECT, JOINTS, PAYLOAD, Need
 from .scene import Scene
 
 
@@ -30,22 +31,28 @@ class EngineParameter:
     neutral: tuple[float, ...]  # what model.xml says
     low: float  # smallest value that is physically possible
     description: str
+    needs: Need | None = None  # without which it does nothing; None: it acts on every robot
 
 
-def _scale(description: str) -> EngineParameter:
-    return EngineParameter(width=1, unit="1", neutral=(1.0,), low=0.0, description=description)
+def _scale(description: str, needs: Need | None = None) -> EngineParameter:
+    return EngineParameter(width=1, unit="1", neutral=(1.0,), low=0.0, description=description, needs=needs)
 
 
 ENGINE_PARAMETERS: dict[str, EngineParameter] = {
-    "friction_scale": _scale("Coulomb and viscous friction of the robot's joints, times model.xml"),
-    "damping_scale": _scale("viscous friction of the robot's joints, times model.xml and friction_scale"),
-    "armature_scale": _scale("reflected rotor inertia, times model.xml"),
+    "friction_scale": _scale("Coulomb and viscous friction of the robot's joints, times model.xml", JOINTS),
+    "damping_scale": _scale("viscous friction of the robot's joints, times model.xml and friction_scale", JOINTS),
+    "armature_scale": _scale("reflected rotor inertia, times model.xml", JOINTS),
     "mass_scale": _scale("mass and inertia of every link of the robot, times model.xml"),
     "inertia_scale": _scale("rotational inertia of every link of the robot, times model.xml and mass_scale"),
     "contact_friction_scale": _scale("sliding friction of every geom in the scene, times model.xml"),
-    "object_mass_scale": _scale("mass and inertia of the scene's free objects, times their model"),
+    "object_mass_scale": _scale("mass and inertia of the scene's free objects, times their model", FREE_OBJECT),
     "payload_kg": EngineParameter(
-        width=1, unit="kg", neutral=(0.0,), low=0.0, description="point mass at the robot's payload site"
+        width=1,
+        unit="kg",
+        neutral=(0.0,),
+        low=0.0,
+        description="point mass at the robot's payload site",
+        needs=PAYLOAD,
     ),
     "com_offset_m": EngineParameter(
         width=3,
@@ -53,6 +60,7 @@ ENGINE_PARAMETERS: dict[str, EngineParameter] = {
         neutral=(0.0, 0.0, 0.0),
         low=-1.0,
         description="shift of the base link's centre of mass, link frame",
+        needs=FLOATING,
     ),
     "gravity_m_s2": EngineParameter(
         width=3, unit="m/s^2", neutral=(0.0, 0.0, -9.81), low=-30.0, description="gravity, world frame"

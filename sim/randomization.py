@@ -15,6 +15,8 @@ from .distributions import (
     Uniform,
 )
 from .engine import ENGINE_PARAMETERS, EngineParameter
+from .parameter_needs import Setting
+from .scene import Scene
 from .world_parameters import ANY_TIME, EACH_JOINT, WORLD_PARAMETERS, When, WorldParameter
 
 # With 0 of these physics has no solution, or things slide for ever; the engines' own limit allows it.
@@ -85,6 +87,21 @@ def check_randomization(terms: tuple[Term, ...]) -> None:
             _check_component(term)
             _check_possible(term.parameter, *term.distribution.support)
     _check_once(terms)
+
+
+def check_acts(terms: tuple[Term, ...], scene: Scene, estimates: tuple[str, ...]) -> None:
+    """Refuse parameters that do nothing in a scene, to a task with these estimates; raises RandomizationError naming what they need."""
+    for term in terms:
+        joint = term.component if isinstance(term, RandomTerm) else None
+        for name in parameters_of(term):
+            info = parameter_info(name)
+            at = Setting(scene=scene, estimates=estimates, joint=joint if info.width == EACH_JOINT else None)
+            if info.needs is not None and not info.needs.met(at):
+                part = "" if at.joint is None else f" (joint {scene.robot.joint_names[at.joint]!r})"
+                raise RandomizationError(
+                    f"{name} does nothing for robot {scene.robot.name!r}{part} in this task: it needs {info.needs.text};"
+                    " leave it out"
+                )
 
 
 def override(terms: tuple[AnyTerm, ...], new: tuple[AnyTerm, ...]) -> tuple[AnyTerm, ...]:
@@ -223,6 +240,7 @@ __all__ = [
     "Uniform",
     "When",
     "WorldParameter",
+    "check_acts",
     "check_randomization",
     "is_length",
     "neutral_of",

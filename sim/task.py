@@ -1,5 +1,6 @@
 """What a task is: scene, start, command, rewards, terminations and randomisation, as data and plain functions."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -85,7 +86,12 @@ class Success:
     """An episode succeeds when `function` holds without a break for `hold` s; and also ends then, if `ends`."""
 
     function: Function  # -> (N,) bool
-    hold: float  # s
+    hold: float  # s; more than 0, at most the episode
+
+
+def hold_ticks(success: Success, period: float) -> int:
+    """Control ticks of `period` s for which a success must hold."""
+    return math.ceil(success.hold / period - 1e-6)  # 0.14 s of 20 ms are seven, whatever the quotient's last bits say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,12 @@ from .drive import Drive, make_drive
 from .engine import ENGINE_PARAMETERS, Engine, EngineState
 from .latency import CommandDelay
 from .measure import Measurement
-from .randomization import Term, parameters_of
+from .randomization import Term, check_acts, parameters_of
 from .randomizer import Randomizer
 from .rotations import from_yaw, multiply
 from .state import State, StateError, TensorState, check_state, part_of, prefixed
 from .task import Command, Curriculum, Task
+from .task_checks import check_start, check_task
 from .terrain import HeightField, height_at
 
 _NO_DELAY = 0.0
@@ -60,12 +61,14 @@ class World(TensorState):
             randomization: instead of the task's own.
             ranges: how randomised ranges grow; None: they are whole from the start.
         """
+        check_task(task)
         self.task, self.engine, self.seed = task, engine, seed
         self.num_envs, self.robot = engine.num_envs, engine.scene.robot
         self.num_joints = len(self.robot.joints)
         self.generator = torch.Generator().manual_seed(seed)
         self.randomization = terms = task.randomization if randomization is None else randomization  # in full
         self.randomizer = Randomizer(terms, self.num_envs, self.num_joints, self.generator)
+        check_acts(terms, engine.scene, task.estimates)
         self.parameters = self.randomizer.values  # by name, (num_envs, width); as drawn last
         self.default_pos = torch.from_numpy(self.robot.array("default_pos")).float()
         self.drive: Drive = make_drive(self.robot, engine, self.parameters)
@@ -94,6 +97,11 @@ class World(TensorState):
         every = torch.arange(self.num_envs)
         self._apply(self.randomizer.draw(every, "build"), every)
         self.reset(every)
+        lost = engine.failed().nonzero().flatten()
+        if lost.numel():
+            raise WorldError(
+                f"start of task {task.name!r} is a state that physics cannot have, in environments {lost[:8].tolist()}"
+            )
 
     def reset(self, ids: torch.Tensor, command: torch.Tensor | None = None) -> None:
         """Start new episodes in environments `ids` (k,) int64; `command` (k, w) instead of random ones."""
@@ -103,7 +111,7 @@ class World(TensorState):
         for part in self._curricula:
             drawn += part.begin(ids)
         self._apply(tuple(dict.fromkeys(drawn)), ids)
-        start = self._disturbed(self.task.start(self, ids), ids)
+        start = self._disturbed(self._start(ids), ids)
         self.engine.reset(ids, start)
         self.command.reset(ids)
         if command is not None:
@@ -239,6 +247,18 @@ class World(TensorState):
                 self.engine.add_velocity("base", torch.nn.functional.pad(values, (0, 1)), ids)
             else:
                 self.drive.set_parameter(name, values, ids)
+
+    def _start(self, ids: torch.Tensor) -> EngineState:
+        """The task's start, checked: a row too few would be spread over all."""
+        scene = self.engine.scene
+        return check_start(
+            self.task.start(self, ids),
+            self.task,
+            count=ids.numel(),
+            num_joints=self.num_joints,
+            free=scene.free_bodies,
+            fixed=scene.fixed_objects,
+        )
 
     def _disturbed(self, start: EngineState, ids: torch.Tensor) -> EngineState:
         """The task's start with the randomised parts of the initial state added."""

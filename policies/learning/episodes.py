@@ -1,11 +1,9 @@
 """What came of episodes: success, metrics, return and length of each environment's current one."""
 
-import math
-
 import torch
 
 from isthmus.sim.state import TensorState
-from isthmus.sim.task import Task
+from isthmus.sim.task import Task, hold_ticks
 from isthmus.sim.truth import Truth
 
 from .terms import checked_finite, checked_flags
@@ -22,7 +20,7 @@ class EpisodeStatistics(TensorState):
         self.succeeded = torch.zeros(num_envs, dtype=torch.bool)
         self._held = torch.zeros(num_envs, dtype=torch.long)  # ticks without a break
         self.metrics = {metric.name: torch.zeros(num_envs) for metric in task.metrics}
-        self._needed = 0 if task.success is None else math.ceil(task.success.hold / task.period)
+        self._needed = 0 if task.success is None else hold_ticks(task.success, task.period)
 
     def update(self, truth: Truth) -> None:
         """A tick has passed."""

@@ -6,6 +6,7 @@ from isthmus.hardware.plugins import plugins
 from isthmus.hardware.structure import FormatError
 
 from ..task import Task
+from ..task_checks import check_task
 from .cartpole_balance import cartpole_balance
 from .go2_rough import go2_rough
 from .go2_velocity import go2_velocity
@@ -36,11 +37,12 @@ def tasks() -> dict[str, Task]:
 
 
 def get_task(name: str) -> Task:
-    """One task by name; raises FormatError naming the known ones."""
+    """One task by name; raises FormatError naming the known ones, TaskError for what is wrong with it."""
     known = plugins("isthmus.tasks", Task, OWN)
     if name not in known:
         raise FormatError(f"unknown task {name!r}; known: {', '.join(known)}")
     task = known[name]()
     if task.name != name:
         raise FormatError(f"task {task.name!r} is registered as {name!r}; use one name")
+    check_task(task)
     return task

@@ -67,7 +67,7 @@ def off_the_rail(truth: Truth) -> torch.Tensor:
 
 
 def cartpole_balance() -> Task:
-    """The task: 20 ms control, efforts of up to 10 N, with friction, masses and delay randomised."""
+    """The task: 20 ms control, efforts of up to 10 N, with friction, masses, inertia and delay randomised."""
     return Task(
         name="cartpole-balance",
         description="balance a pole on a cart that is told where to be: both within 0.1 for 2 s",
@@ -91,8 +91,10 @@ def cartpole_balance() -> Task:
         randomization=(
             RandomTerm(parameter="mass_scale", distribution=Uniform(low=0.8, high=1.2)),
             RandomTerm(parameter="payload_kg", distribution=Uniform(low=0.0, high=0.05)),
-            RandomTerm(parameter="friction_scale", distribution=Uniform(low=0.5, high=2.0)),
-            RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.8, high=1.2)),
+            RandomTerm(  # the model's rail has next to none; 400 times are 0.2 N s/m
+                parameter="friction_scale", distribution=Uniform(low=1.0, high=400.0)
+            ),
+            RandomTerm(parameter="inertia_scale", distribution=Uniform(low=0.8, high=1.2)),
             RandomTerm(parameter="latency_s", distribution=Uniform(low=0.0, high=0.02)),
             RandomTerm(parameter="encoder_noise_counts", distribution=Uniform(low=0.0, high=0.5)),
         ),

@@ -20,7 +20,7 @@ BY_SUCCESS = RangesBySuccess(automatic=AutomaticConfig(buffer=16, step=0.1))
 BY_STEPS = RangesBySteps(schedule=Schedule(start=0.0, end=1.0, begin_steps=10 * N, end_steps=110 * N))
 
 TOGETHER = CorrelatedTerm(
-    parameters=("gain_scale", "mass_scale"),
+    parameters=("inertia_scale", "mass_scale"),
     distribution=TruncatedMultivariateNormal(
         mean=(1.1, 1.0), covariance=((0.01, 0.005), (0.005, 0.01)), low=(1.05, 0.8), high=(1.3, 1.2)
     ),
@@ -82,7 +82,7 @@ def test_only_the_named_ranges_grow():
     ranges = RangesBySuccess(automatic=AutomaticConfig(buffer=16, step=0.1), parameters=("mass_scale",))
     world, whole = make(ranges=ranges), widths(make())
     assert widths(world) == whole | {"mass_scale": 0.0}
-    assert float(world.parameters["mass_scale"].std()) == 0.0 and float(world.parameters["gain_scale"].std()) > 0.05
+    assert float(world.parameters["mass_scale"].std()) == 0.0 and float(world.parameters["inertia_scale"].std()) > 0.05
 
 
 def test_success_of_episodes_reaches_the_ranges_and_the_log():
@@ -131,14 +131,14 @@ def test_without_a_configuration_ranges_are_whole():
     assert world.randomizer.terms == world.randomization == get_task("cartpole-balance").randomization
 
 
-PUSHED = RandomTerm(parameter="gain_scale", distribution=Uniform(low=0.5, high=1.0), when="interval", interval_s=1.0)
+PUSHED = RandomTerm(parameter="inertia_scale", distribution=Uniform(low=0.5, high=1.0), when="interval", interval_s=1.0)
 
 
 @pytest.mark.parametrize(
     ("ranges", "randomization", "words"),
     [
         (RangesBySuccess(automatic=AutomaticConfig(), parameters=("gravity",)), None, r"\['gravity'\] cannot grow"),
-        (RangesBySuccess(automatic=AutomaticConfig(), parameters=("gain_scale",)), (PUSHED,), "drawn at interval"),
+        (RangesBySuccess(automatic=AutomaticConfig(), parameters=("inertia_scale",)), (PUSHED,), "drawn at interval"),
         (RangesBySuccess(automatic=AutomaticConfig()), (PUSHED,), "no range to widen"),
         (RangesBySuccess(automatic=AutomaticConfig(), parameters=("mass_scale",)), (TOGETHER,), "are drawn together"),
         (RangesBySteps(schedule=Schedule(start=0.0, end=1.5, begin_steps=0, end_steps=1)), None, r"lie in 0 \.\. 1"),
