@@ -21,7 +21,7 @@ class Evaluation:
     """Results over independent episodes, one per environment."""
 
     success: torch.Tensor  # (N,) bool
-    seconds: torch.Tensor  # (N,) s until success or failure; episode length where there was neither
+    seconds: torch.Tensor  # (N,) s until success, failure or truncation; episode length where there was none
     returns: torch.Tensor  # (N,) sum of rewards until the episode ended
     metrics: dict[str, torch.Tensor] = field(default_factory=dict)  # (N,) each, in the task's units
     parameters: dict[str, torch.Tensor] = field(
@@ -51,7 +51,9 @@ def episode_table(evaluation: Evaluation) -> tuple[list[str], torch.Tensor]:
 
 @torch.no_grad()
 def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Evaluation:
-    """One episode in each environment of `world`, all started anew. An episode ends with success, failure or time.
+    """One episode in each environment of `world`, all started anew. An episode ends with success, failure, truncation or time.
+
+    One that is truncated has lasted, as in training.
 
     Args:
         world: where; physics goes on in environments whose episode has ended until all have.
@@ -80,8 +82,9 @@ def evaluate(world: World, player: Player, on_tick: OnTick | None = None) -> Eva
         returns += running * weighted_rewards(truth, failed, weights).sum(0)
         statistics.update(truth)
         failed = failed | any_of(task.terminations, truth)
-        won = statistics.succeeded if task.success is not None else torch.tensor(tick == task.ticks - 1) & ~failed
-        ends = running & (failed | won | (tick == task.ticks - 1))
+        over = any_of(task.truncations, truth) | (tick == task.ticks - 1)
+        won = statistics.succeeded if task.success is not None else over & ~failed
+        ends = running & (failed | won | over)
         ended_well |= running & won
         seconds = torch.where(ends, torch.full_like(seconds, (tick + 1) * task.period), seconds)
         metrics = {name: torch.where(ends, statistics.metrics[name], value) for name, value in metrics.items()}
