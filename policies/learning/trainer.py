@@ -18,8 +18,17 @@ from rsl_rl.models import MLPModel
 from isthmus.hardware.structure import FormatError, structure, unstructure
 
 from .algorithms import construct, load_transient_state, transient_state
-from .checkpoint import CheckpointError, Resumable, publish_checkpoint, read_state, resume_file, write_state
+from .checkpoint import (
+    CHECKPOINT_FILE,
+    CheckpointError,
+    Resumable,
+    publish_checkpoint,
+    read_state,
+    resume_file,
+    write_state,
+)
 from .distributed import this_process
+from .divergence import DivergedError, not_finite
 from .episodes import staggered_ages
 from .metrics import MetricsWriter, TensorBoardWriter, WandbWriter
 from .networks import DeployedActor, deployed_actor
@@ -57,10 +66,14 @@ class Trainer:
         seed: int,
         mirror: MirrorSpec | None = None,
         figures: Callable[[], dict[str, float]] = dict,
+        before_save: Callable[[], None] | None = None,
     ) -> None:
-        """Args: mirror: how the robot is mirrored, for config.symmetry; figures: asked after each iteration, for the metrics."""
+        """Args: mirror: how the robot is mirrored, for config.symmetry; figures: asked after each iteration, for the metrics.
+
+        before_save: called by the first process before each checkpoint, to write what shall be there with it.
+        """
         one_torch_thread()
-        self._figures = figures
+        self._figures, self._before_save = figures, before_save
         self.process = this_process()
         torch.manual_seed(seed + RANK_SEED * self.process.rank)
         self.env, self.config, self.run_dir = env, config, run_dir
@@ -118,10 +131,10 @@ class Trainer:
                     progress = self._iterate(iterations)
                     for writer in writers:
                         writer.write(progress.steps, progress.metrics)
+                    if on_progress is not None:  # before saving: what it records belongs to the checkpoint
+                        on_progress(progress)
                     if self.iteration % self.config.save_every == 0:
                         self.save()
-                    if on_progress is not None:
-                        on_progress(progress)
                 self.save()
             except BaseException:
                 if self._whole and self.process.count == 1:  # several processes would wait for the one that failed
@@ -147,17 +160,13 @@ class Trainer:
     def _iterate(self, iterations: int) -> Progress:
         self._whole = False
         start = time.perf_counter()
-        values = self._collect()
-        collected = time.perf_counter()
-        losses = self.algorithm.update()
+        values, collected = self._learn()
         elapsed = time.perf_counter() - start
         self.iteration += 1
         self.seconds += elapsed
         self._whole = True
-        values |= {f"loss/{name}": float(value) for name, value in losses.items()}
         values |= self._figures()
         values["train/learning_rate"] = self.algorithm.learning_rate
-        values["train/action_std"] = float(self.policy.output_std.detach().mean())
         values["time/collect"], values["time/update"] = collected - start, elapsed - (collected - start)
         return Progress(
             iteration=self.iteration,
@@ -167,6 +176,32 @@ class Trainer:
             steps_per_second=self._steps_per_iteration / elapsed,
             metrics=values,
         )
+
+    def _learn(self) -> tuple[dict[str, float], float]:
+        """A rollout and an update on it: what was logged, and when the rollout was there; raises DivergedError for NaN."""
+        try:
+            values = self._collect()
+            collected = time.perf_counter()
+            losses = self.algorithm.update()
+        except (
+            ValueError,
+            RuntimeError,
+        ):  # what came of NaN, where it was met first: torch's distributions, a robot's physics
+            self._check_finite({})
+            raise
+        values |= {f"loss/{name}": float(value) for name, value in losses.items()}
+        values["train/action_std"] = float(self.policy.output_std.detach().mean())
+        self._check_finite({name: value for name, value in values.items() if name.startswith(("loss/", "train/"))})
+        return values, collected
+
+    def _check_finite(self, figures: dict[str, float]) -> None:
+        if bad := not_finite(self.algorithm.save(), figures):
+            path = self.run_dir / CHECKPOINT_FILE
+            kept = f"the last checkpoint, {path}, is from before" if path.is_file() else "there is no checkpoint yet"
+            raise DivergedError(
+                f"training diverged at iteration {self.iteration + 1}: not finite are {bad}; {kept}; "
+                "train anew with a lower learning rate or smaller reward weights"
+            )
 
     @torch.no_grad()
     def _collect(self) -> dict[str, float]:
@@ -194,6 +229,8 @@ class Trainer:
         write_state(resume_file(self.run_dir, self.iteration, self.process.rank), resume)
         self.process.wait()
         if self.process.rank == 0:
+            if self._before_save is not None:
+                self._before_save()
             state = {
                 **self.algorithm.save(),
                 "iteration": self.iteration,
@@ -204,31 +241,33 @@ class Trainer:
             publish_checkpoint(self.run_dir, state)
         self.process.wait()
 
-    def load(self, path: Path, *, resume: bool) -> None:
+    def load(self, path: Path, *, resume: bool, critic: bool = True) -> None:
         """Take the networks of a checkpoint; with `resume` also optimiser and counters, and let `train` go on exactly where it was written.
 
-        Worlds that cannot be resumed start anew.
+        Worlds that cannot be resumed start anew. Without `resume` the critic may be left as it is.
 
         Raises:
-            CheckpointError: a file cannot be read or was made with other networks.
+            CheckpointError: a file cannot be read, was made with other networks or holds values that are not finite.
         """
         state: dict[str, Any] = read_state(path)
+        if bad := not_finite(state):
+            raise CheckpointError(f"{path} cannot be used: training had diverged, not finite are {bad}")
         try:
             if resume:
                 self.algorithm.load(state, _ALL_PARTS, strict=True)
                 self.iteration, self.seconds = int(state["iteration"]), float(state["seconds"])
                 self._resume_from = path
             else:
-                self._take_networks(state)
+                self._take_networks(state, critic=critic)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             other = _other_networks(state, self.config)
             raise CheckpointError(f"{path} cannot be used: {other or f'{type(error).__name__} {error}'}") from None
 
-    def _take_networks(self, state: Mapping[str, Any]) -> None:
+    def _take_networks(self, state: Mapping[str, Any], *, critic: bool) -> None:
         """Policy of a trained run or of a student; the critic too where both have one."""
         policy = "actor_state_dict" if "actor_state_dict" in state else "student_state_dict"
         self.policy.load_state_dict(state[policy])
-        if not isinstance(self.algorithm, Distillation) and "critic_state_dict" in state:
+        if critic and not isinstance(self.algorithm, Distillation) and "critic_state_dict" in state:
             self.algorithm.critic.load_state_dict(state["critic_state_dict"])
 
     def _go_on(self) -> None:
@@ -244,7 +283,12 @@ class Trainer:
             raise CheckpointError(
                 f"{path} is of {state['processes']} processes, not of {self.process.count}: give as many"
             )
-        rest: dict[str, Any] = read_state(resume_file(path.parent, self.iteration, self.process.rank))
+        try:
+            rest: dict[str, Any] = read_state(resume_file(path.parent, self.iteration, self.process.rank))
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; without it the run cannot go on, but --init {path.parent} starts a new one from its networks"
+            ) from None
         load_transient_state(self.algorithm, rest["algorithm"])
         if rest["env"] is not None and isinstance(self.env, Resumable):
             self.env.load_state_dict(rest["env"])

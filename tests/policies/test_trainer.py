@@ -14,6 +14,7 @@ from toy_env import PointMassEnv
 
 from isthmus.hardware.structure import structure, unstructure
 from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE, PREVIOUS_FILE, CheckpointError
+from isthmus.policies.learning.divergence import DivergedError, not_finite
 from isthmus.policies.learning.metrics import MetricsError
 from isthmus.policies.learning.networks import DeployedGRU
 from isthmus.policies.learning.ppo_config import (
@@ -321,6 +322,58 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_last_whole_checkpoint(tmp_p
     again = trainer(tmp_path, seed=8)
     again.load(tmp_path / CHECKPOINT_FILE, resume=True)
     assert again.iteration == 2
+
+
+@pytest.mark.parametrize("network", ["mlp", "gru"])
+def test_training_that_diverges_stops_with_a_reason_and_keeps_the_checkpoint_before(network, tmp_path):
+    run = trainer(tmp_path, dataclasses.replace(SMALL, network=network, schedule="fixed", save_every=1), envs=4)
+    run.train(1)
+    kept = (tmp_path / CHECKPOINT_FILE).read_bytes()
+    step = run.env.step
+
+    def step_with_rewards_beyond_numbers(actions):
+        observations, rewards, dones, extras = step(actions)
+        return observations, 1e38 * rewards, dones, extras
+
+    run.env.step = step_with_rewards_beyond_numbers
+    with pytest.raises(
+        DivergedError, match=r"diverged at iteration 2: not finite are .*checkpoint\.pt, is from before"
+    ):
+        run.train(5)
+    assert (tmp_path / CHECKPOINT_FILE).read_bytes() == kept and run.iteration == 1
+
+
+def test_weights_that_are_lost_are_told_where_they_are_met_first_and_checkpoints_of_them_refused(tmp_path):
+    run = trainer(tmp_path, envs=4)
+    with torch.no_grad():
+        run.policy.state_dict()["mlp.0.weight"][0, 0] = float("nan")
+
+    def refuse(actions):
+        raise ValueError("physics takes numbers only")
+
+    run.env.step = refuse
+    with pytest.raises(
+        DivergedError, match=r"iteration 1: not finite are .*mlp\.0\.weight; there is no checkpoint yet;.*lower"
+    ):
+        run.train(1)
+    assert not (tmp_path / CHECKPOINT_FILE).exists()
+    run.save()
+    with pytest.raises(CheckpointError, match="training had diverged, not finite are"):
+        trainer(tmp_path / "other", envs=4).load(tmp_path / CHECKPOINT_FILE, resume=False)
+
+
+def test_what_is_not_finite_is_named_and_large_sums_of_finite_values_are_not():
+    assert not_finite({"a": [torch.full((4,), 3e38)], "n": torch.tensor(3)}, {"loss": 1.0}) == ""
+    assert not_finite({"a": {"b": torch.tensor([1.0, float("inf")])}}, {"loss": float("nan")}) == "loss, a.b"
+
+
+def test_a_run_without_its_resume_file_says_what_can_be_done(tmp_path):
+    trainer(tmp_path, envs=4).train(1)
+    (tmp_path / "resume-1-0.pt").unlink()
+    again = trainer(tmp_path, envs=4)
+    again.load(tmp_path / CHECKPOINT_FILE, resume=True)
+    with pytest.raises(CheckpointError, match=rf"resume-1-0\.pt does not exist.*--init {tmp_path} starts a new one"):
+        again.train(2)
 
 
 def test_wandb_is_asked_only_on_request_and_gets_every_iteration(tmp_path, monkeypatch):
