@@ -19,3 +19,7 @@ class Curve:
     """All points of a run."""
 
     points: tuple[CurvePoint, ...]
+
+    def until(self, steps: int) -> "Curve":
+        """Without what lies beyond so many steps: iterations that no checkpoint knows of, and that are trained again."""
+        return Curve(points=tuple(point for point in self.points if point.steps <= steps))

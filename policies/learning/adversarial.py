@@ -18,6 +18,7 @@ from isthmus.sim.adversary import AdversarialEnv, AdversaryConfig, AdversaryErro
 from .checkpoint import CHECKPOINT_FILE
 from .env import ContractEnv
 from .ppo_config import PPOConfig
+from .run_lock import RunLock
 from .trainer import OnProgress, Trainer
 
 GAME_FILE = "game.json"
@@ -50,18 +51,11 @@ class Game:
     adversary_ppo: PPOConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Turn:
-    """Whose turn it is, as a file."""
-
-    iteration: int
-    role: Role  # who learned last
-
-
 class AdversarialTraining:
     """`protagonist` is the trainer of the robot's policy, which is what is evaluated and exported; `adversary` of its opponent.
 
-    Each plays against the mean action of the other as it is at that moment. Each has a directory of its own in `run_dir`.
+    Each plays against the mean action of the other as it is at that moment. Each has a directory of its own in `run_dir`, which
+    keeps the rules beside them. Whose turn it is follows from these and from how far both have come.
     """
 
     def __init__(self, env: ContractEnv, game: Game, run_dir: Path, *, seed: int) -> None:
@@ -74,6 +68,7 @@ class AdversarialTraining:
             if ppo.network != "mlp":
                 raise AdversaryError(f"{name}: the players have no memory, expected network 'mlp', got {ppo.network!r}")
         self.env, self.game, self.run_dir = env, game, run_dir
+        self._lock = RunLock(run_dir)
         self.protagonist = self._trainer("protagonist", game.protagonist_ppo, seed)
         self.adversary = self._trainer("adversary", game.adversary_ppo, seed + 1)
 
@@ -84,23 +79,48 @@ class AdversarialTraining:
 
     def train(self, iterations: int, *, on_progress: OnProgress | None = None) -> None:
         """Run until `iterations` in all, the two taking turns; Ctrl-C as in Trainer.train."""
-        while self.iteration < iterations:
-            role = self.game.adversary.role_at(self.iteration)
-            trainer = self._of(role)
-            trainer.train(trainer.iteration + self._left_of_turn(iterations), on_progress=on_progress)
-            write_json(self.run_dir / GAME_FILE, _Turn(iteration=self.iteration, role=role))
+        with self._lock:
+            write_json(self.run_dir / GAME_FILE, self.game.adversary)
+            while self.iteration < iterations:
+                trainer = self._of(self.game.adversary.role_at(self.iteration))
+                trainer.train(trainer.iteration + self._left_of_turn(iterations), on_progress=on_progress)
 
     def resume(self) -> None:
-        """Go on exactly where the last turn in `run_dir` ended; raises FormatError or CheckpointError where there is none."""
-        turn = read_json(self.run_dir / GAME_FILE, _Turn)
-        # Both saved the shared environment and the random numbers; those of the last to learn hold, so it is loaded last.
-        for role in sorted(ROLES, key=lambda role: role == turn.role):
-            trainer, checkpoint = self._of(role), self.run_dir / role / CHECKPOINT_FILE
-            if checkpoint.is_file():  # the adversary's first turn may be to come
-                trainer.load(checkpoint, resume=True)
-                trainer.train(
-                    trainer.iteration
-                )  # no iteration, but the environment and random numbers are taken up now
+        """Go on exactly where the game in `run_dir` was left, also within a turn.
+
+        Raises:
+            FormatError, CheckpointError: there is none.
+            AdversaryError: it has other rules, or its checkpoints do not belong together.
+        """
+        rules = read_json(self.run_dir / GAME_FILE, AdversaryConfig)
+        if rules != self.game.adversary:
+            raise AdversaryError(f"the game in {self.run_dir} has the rules {rules}, got {self.game.adversary}")
+        with self._lock:
+            for role in ROLES:
+                if (
+                    role == "protagonist" or self._checkpoint(role).is_file()
+                ):  # the adversary's first turn may be to come
+                    self._of(role).load(self._checkpoint(role), resume=True)
+            self._check_turns()
+            # Both saved the shared environment and the random numbers; those of the last to learn hold, so it takes them up last.
+            last = rules.role_at(self.iteration - 1)
+            for role in sorted(ROLES, key=lambda role: role == last):
+                trainer = self._of(role)
+                if trainer.iteration > 0:
+                    trainer.train(trainer.iteration)  # no iteration, but the environment is taken up now
+
+    def _check_turns(self) -> None:
+        """That both have come as far as the turns say, so that the last to learn is known."""
+        roles = [self.game.adversary.role_at(index) for index in range(self.iteration)]
+        for role in ROLES:
+            if self._of(role).iteration != roles.count(role):
+                raise AdversaryError(
+                    f"{self._checkpoint(role)} is of iteration {self._of(role).iteration}; with {self.iteration} iterations "
+                    f"of both it should be of {roles.count(role)}: take checkpoints of one moment"
+                )
+
+    def _checkpoint(self, role: Role) -> Path:
+        return self.run_dir / role / CHECKPOINT_FILE
 
     def _left_of_turn(self, iterations: int) -> int:
         """Iterations until the other's turn or the end."""

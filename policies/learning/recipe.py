@@ -1,5 +1,6 @@
 """A training run as a whole: world, environment, PPO, evaluation and bundle, in one directory."""
 
+import contextlib
 import importlib.metadata
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -26,15 +27,19 @@ from .distributed import launch, this_process
 from .env import ContractEnv
 from .evaluate import Evaluation, evaluate
 from .export import export_bundle
+from .kept_contract import check_kept_contract, keep_contract
 from .mirrors import get_reflection, mirror_spec
 from .players import NetworkPlayer
 from .ppo_config import PPOConfig, TeacherConfig, TrainConfigError
 from .presets import get_preset
+from .run_lock import RunLock
+from .seen import shown_otherwise
 from .threads import available_cores, one_torch_thread
 from .trainer import RANK_SEED, OnProgress, Progress, Trainer, read_teacher
 
 CONFIG_FILE, CURVE_FILE, CURVE_PICTURE = "train.json", "curve.json", "curve.png"
 EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
+MOST_SEED = 2**63 - 1  # that a world's state can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +85,23 @@ def make_world(
     return World(task, engine, seed=seed, randomization=terms, ranges=ranges)
 
 
+def largest_seed(processes: int = 1) -> int:
+    """Of a run, whose worlds for evaluation and whose processes have seeds beyond its own."""
+    return MOST_SEED - max(EVALUATION_SEED, RANK_SEED * (processes - 1))
+
+
 def read_config(directory: Path) -> TrainConfig:
-    """The configuration of a run that was begun before; raises CheckpointError when there is none."""
+    """The configuration of a run that was begun before.
+
+    Raises:
+        CheckpointError: there is none, or its contract has changed since.
+    """
     try:
-        return read_json(directory / CONFIG_FILE, TrainConfig)
+        config = read_json(directory / CONFIG_FILE, TrainConfig)
     except FormatError as error:
         raise CheckpointError(f"{directory} is not a training run: {error}") from None
+    check_kept_contract(directory, get_contract(config.task))
+    return config
 
 
 def read_run_teacher(directory: Path, task: str) -> TeacherConfig:
@@ -98,21 +114,51 @@ def read_run_teacher(directory: Path, task: str) -> TeacherConfig:
     return read_teacher(directory / CHECKPOINT_FILE)
 
 
+def critic_saw_otherwise(other: Path, config: TrainConfig) -> str:
+    """What the critic of a run or checkpoint was shown otherwise than one of `config` is, in words; empty where nothing differs."""
+    directory = other if other.is_dir() else other.parent
+    if not (directory / CONFIG_FILE).is_file():
+        return "there is no run around it that says what it saw"
+    its = read_config(directory)
+    worlds = [make_world(replace(each, engine="mujoco", device="cpu"), 1, 0) for each in (its, config)]
+    return shown_otherwise(worlds[0], get_contract(its.task), worlds[1], get_contract(config.task))
+
+
 class Run:
     """A training run in a directory: `train`, `evaluate`, `export`."""
 
-    def __init__(self, directory: Path, config: TrainConfig) -> None:
+    def __init__(self, directory: Path, config: TrainConfig, *, num_envs: int | None = None) -> None:
+        """Args: num_envs: of the environment, where it is not to train as many as it was trained with."""
         self.directory, self.config = directory, config
+        self.lock = RunLock(directory)  # `train` is in it
         one_torch_thread()  # before the engine starts its own
         self.contract = get_contract(config.task)
         world_seed = config.seed + RANK_SEED * this_process().rank
-        self.env = ContractEnv(make_world(config, config.num_envs, world_seed, training=True), self.contract)
+        world = make_world(config, num_envs or config.num_envs, world_seed, training=True)
+        self.env = ContractEnv(world, self.contract)
         mirror = None if config.ppo.symmetry is None else mirror_spec(self.env, get_reflection(config.task))
-        self.trainer = Trainer(self.env, config.ppo, directory, seed=config.seed, mirror=mirror, figures=self._figures)
         self.curve: list[CurvePoint] = []
+        self.trainer = Trainer(
+            self.env,
+            config.ppo,
+            directory,
+            seed=config.seed,
+            mirror=mirror,
+            figures=self._figures,
+            before_save=self._write_curve,
+        )
 
     def _figures(self) -> dict[str, float]:
         return {"train/physics_failures": float(self.env.world.failures)}
+
+    def _write_curve(self) -> None:
+        write_json(self.directory / CURVE_FILE, Curve(points=tuple(self.curve)))
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the run so far, of all its processes."""
+        each = self.config.num_envs * self.config.ppo.steps_per_iteration
+        return self.config.processes * each * self.trainer.iteration
 
     @classmethod
     def open(cls, directory: Path) -> "Run":
@@ -120,15 +166,15 @@ class Run:
         run = cls(directory, read_config(directory))
         run.trainer.load(directory / CHECKPOINT_FILE, resume=True)
         if (directory / CURVE_FILE).is_file():
-            run.curve = list(read_json(directory / CURVE_FILE, Curve).points)
+            run.curve = list(read_json(directory / CURVE_FILE, Curve).until(run.steps).points)
         return run
 
     @classmethod
     def look_at(cls, directory: Path, *, engine: str | None = None) -> "Run":
         """The trained networks of a run on the CPU, on another engine if asked for, to evaluate; to train on, `open` it."""
         config = read_config(directory)
-        run = cls(directory, replace(config, num_envs=1, adaptive=False, engine=engine or config.engine, device="cpu"))
-        run.trainer.load(directory / CHECKPOINT_FILE, resume=False)
+        run = cls(directory, replace(config, adaptive=False, engine=engine or config.engine, device="cpu"), num_envs=1)
+        run.trainer.load(directory / CHECKPOINT_FILE, resume=True)
         return run
 
     def learn_from(self, teacher: Path) -> None:
@@ -137,7 +183,11 @@ class Run:
         Raises:
             CheckpointError: a policy of another task, or one that sees other values.
         """
-        read_run_teacher(teacher, self.config.task)
+        found = read_run_teacher(teacher, self.config.task)
+        if found.group == "critic" and (other := critic_saw_otherwise(teacher, self.config)):
+            raise CheckpointError(
+                f"teacher {teacher} cannot teach here: {other}; train the student with the randomisation of its teacher"
+            )
         try:
             self.trainer.load_teacher(teacher / CHECKPOINT_FILE)
         except RuntimeError as error:
@@ -146,8 +196,16 @@ class Run:
             ) from None
 
     def start_from(self, other: Path) -> None:
-        """Take the networks of another run or checkpoint as the starting point."""
-        self.trainer.load(other / CHECKPOINT_FILE if other.is_dir() else other, resume=False)
+        """Take the networks of another run or checkpoint as the starting point; not the critic, where it was shown something else.
+
+        Raises:
+            CheckpointError: networks that do not fit, or a policy that sees everything and was shown something else.
+        """
+        path = other / CHECKPOINT_FILE if other.is_dir() else other
+        difference = critic_saw_otherwise(other, self.config) if path.is_file() else ""
+        if difference and self.privileged:
+            raise CheckpointError(f"{path} cannot be used for a policy that sees everything: {difference}")
+        self.trainer.load(path, resume=False, critic=not difference)
 
     def train(
         self,
@@ -157,9 +215,22 @@ class Run:
         on_progress: OnProgress | None = None,
         wandb: bool = False,
     ) -> None:
-        """Train to the configured iterations in all, or to `iterations`, or for `time_limit` s; may be interrupted and called again."""
+        """Train to the configured iterations in all, or to `iterations`, or until it had `time_limit` s in all.
+
+        May be interrupted and called again.
+
+        Raises:
+            RunLockError: another process trains in this directory.
+        """
         first = self.trainer.process.rank == 0  # of the processes that train together it alone writes
+        with self.lock if first else contextlib.nullcontext():
+            self._train(iterations or self.config.iterations, time_limit, on_progress, first=first, wandb=wandb)
+
+    def _train(
+        self, iterations: int, time_limit: float | None, on_progress: OnProgress | None, *, first: bool, wandb: bool
+    ) -> None:
         if first:
+            keep_contract(self.directory, self.contract)
             write_json(self.directory / CONFIG_FILE, self.config)
 
         names = [metric.name for metric in self.env.world.task.metrics]
@@ -180,16 +251,15 @@ class Run:
 
         try:
             self.trainer.train(
-                iterations or self.config.iterations,
+                iterations,
                 time_limit=time_limit,
                 on_progress=record if first else None,
                 wandb=wandb,
             )
         finally:
             if first:
-                curve = Curve(points=tuple(self.curve))
-                write_json(self.directory / CURVE_FILE, curve)
-                plot_curve(curve, self.env.world.task, self.directory / CURVE_PICTURE)
+                self._write_curve()
+                plot_curve(Curve(points=tuple(self.curve)), self.env.world.task, self.directory / CURVE_PICTURE)
 
     def evaluate(self, episodes: int) -> Evaluation:
         """Success in fresh worlds of the same randomisation."""
@@ -216,10 +286,9 @@ class Run:
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
         """Write the policy as a bundle and verify it; raises TrainConfigError for one that no robot can run."""
         self.check_deployable()
-        steps = self.config.processes * self.trainer.steps  # exporting is done by one process alone
         world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
         return export_bundle(
-            path, self.contract, self.trainer.actor, world, provenance(self.config.seed, steps, simulated_success)
+            path, self.contract, self.trainer.actor, world, provenance(self.config.seed, self.steps, simulated_success)
         )
 
 
@@ -246,10 +315,13 @@ class Session:
             run.learn_from(self.teacher)
         return run
 
-    def train(self, on_progress: OnProgress | None = None) -> Run:
-        """Train in this process, which may be one of several."""
-        run = self.prepare()
-        run.train(iterations=self.iterations, time_limit=self.time_limit, on_progress=on_progress, wandb=self.wandb)
+    def train(self, on_progress: OnProgress | None = None, lock: RunLock | None = None) -> Run:
+        """Train in this process, which may be one of several; the first is in `lock` from before anything is built."""
+        lock = RunLock(self.directory) if lock is None else lock
+        with lock if this_process().rank == 0 else contextlib.nullcontext():
+            run = self.prepare()
+            run.lock = lock
+            run.train(iterations=self.iterations, time_limit=self.time_limit, on_progress=on_progress, wandb=self.wandb)
         return run
 
     def train_together(self, processes: int, on_progress: Callable[[], AbstractContextManager[OnProgress]]) -> None:

@@ -1,5 +1,9 @@
 """Two policies that learn against each other in one environment: turns, bounds, continuation, refusals."""
 
+import os
+import signal
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -72,6 +76,40 @@ def test_a_game_goes_on_to_the_bit(tmp_path):
         second.train(6)
         assert torch.equal(weights(second.protagonist), weights(whole.protagonist))
         assert torch.equal(weights(second.adversary), weights(whole.adversary))
+
+
+@pytest.mark.parametrize("left_at", [1, 4])  # in the first turn, of which no turn has ended, and in the adversary's
+def test_a_game_that_was_left_within_a_turn_goes_on_to_the_bit(left_at, tmp_path):
+    turns = AdversaryConfig(max_force_n=0.02, protagonist_iterations=3, adversary_iterations=2)
+    game = Game(adversary=turns, protagonist_ppo=PPO, adversary_ppo=PPO)
+    whole = AdversarialTraining(make(num_envs=8), game, tmp_path / "whole", seed=0)
+    whole.train(6)
+    first = AdversarialTraining(make(num_envs=8), game, tmp_path / "left", seed=0)
+
+    def leave(_):
+        if first.iteration == left_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        first.train(6, on_progress=leave)
+    second = AdversarialTraining(make(num_envs=8), game, tmp_path / "left", seed=0)
+    second.resume()
+    assert second.iteration == left_at
+    second.train(6)
+    assert torch.equal(weights(second.protagonist), weights(whole.protagonist))
+    assert torch.equal(weights(second.adversary), weights(whole.adversary))
+
+
+def test_a_game_goes_on_by_its_own_rules_and_from_checkpoints_of_one_moment_only(tmp_path):
+    first = AdversarialTraining(make(num_envs=4), GAME, tmp_path, seed=0)
+    first.train(3)
+    other = Game(adversary=replace(TURNS, adversary_iterations=2), protagonist_ppo=PPO, adversary_ppo=PPO)
+    with pytest.raises(AdversaryError, match=r"has the rules .*adversary_iterations=1.*got .*adversary_iterations=2"):
+        AdversarialTraining(make(num_envs=4), other, tmp_path, seed=0).resume()
+    (tmp_path / "adversary" / "checkpoint.pt").unlink()
+    first.train(4)  # the protagonist's third iteration
+    with pytest.raises(AdversaryError, match=r"protagonist.checkpoint.pt is of iteration 3; .* should be of 2"):
+        AdversarialTraining(make(num_envs=4), GAME, tmp_path, seed=0).resume()
 
 
 def test_what_cannot_be_played_is_refused(tmp_path):

@@ -39,3 +39,9 @@ def test_the_picture_shows_the_points_and_a_run_without_any_has_one_too(tmp_path
             pictures.append(np.asarray(picture))
     assert (pictures[0] != pictures[1]).any() and pictures[2].shape == pictures[0].shape
     assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
+
+
+def test_a_curve_is_cut_where_its_checkpoint_ends():
+    assert Curve(points=POINTS).until(200).points == POINTS
+    assert Curve(points=POINTS).until(199).points == POINTS[:1]
+    assert Curve(points=POINTS).until(0).points == ()
