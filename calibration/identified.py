@@ -4,7 +4,13 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import read_json, write_json
+
+
+class OtherRobotError(IsthmusError, ValueError):
+    """What was identified of one robot is to be used for another."""
+
 
 # Half-widths of randomisation never shrink below these: another day, another battery, another specimen.
 MIN_HALF_WIDTH = {"friction_scale": 0.15, "gain_scale": 0.05, "payload_kg": 0.01, "latency_s": 0.004}
@@ -100,6 +106,11 @@ class Identified:
     def with_offsets(self, offsets: tuple[JointOffset, ...]) -> "Identified":
         """The same with encoder offsets measured elsewhere."""
         return replace(self, encoder_offset=offsets)
+
+    def check_robot(self, robot: str) -> None:
+        """Raises OtherRobotError where this is not the robot that was identified."""
+        if robot != self.robot:
+            raise OtherRobotError(f"what was identified is of robot {self.robot!r}, got {robot!r}: calibrate that one")
 
     def randomization(self) -> tuple[Spread, ...]:
         """Centre and half-width per simulator parameter for training: the 95 % interval, never narrower than a floor."""

@@ -77,6 +77,7 @@ class BenchLearn:
         from rich.console import Console
 
         from isthmus.policies.learning.curve_plot import plot_curves
+        from isthmus.policies.learning.recipe import largest_seed
         from isthmus.sim.tasks import get_task
 
         from .checks import OptionError, check_folder, check_range
@@ -86,7 +87,8 @@ class BenchLearn:
         check_range("--time-limit", self.time_limit, 1)
         if not self.seeds:
             raise OptionError("--seeds is empty: give at least one")
-        check_range("--seeds", min(self.seeds), 0)
+        for seed in self.seeds:
+            check_range("--seeds", seed, 0, largest_seed())
         task = get_task(self.task)
         check_folder("--out", self.out)
         console, rows, curves = Console(), [], {}
@@ -120,16 +122,19 @@ class BenchLearn:
         from isthmus.policies.curve import Curve
         from isthmus.policies.learning.checkpoint import CHECKPOINT_FILE
         from isthmus.policies.learning.recipe import CURVE_FILE, Run
+        from isthmus.policies.learning.run_lock import RunLock
 
         from ..progress import training_progress
         from .checks import OptionError
 
         directory, config = self.out / f"seed-{seed}", self._config(seed)
-        run = Run.open(directory) if (directory / CHECKPOINT_FILE).is_file() else Run(directory, config)
-        if run.config != config:
-            raise OptionError(f"{directory} holds a run with other settings: give another --out")
-        with training_progress(f"{self.task}, seed {seed}", self.time_limit) as show:
-            run.train(time_limit=self.time_limit, on_progress=show)
+        with RunLock(directory) as lock:
+            run = Run.open(directory) if (directory / CHECKPOINT_FILE).is_file() else Run(directory, config)
+            if run.config != config:
+                raise OptionError(f"{directory} holds a run with other settings: give another --out")
+            run.lock = lock
+            with training_progress(f"{self.task}, seed {seed}", self.time_limit) as show:
+                run.train(time_limit=self.time_limit, on_progress=show)
         engines = (self.engine,) if self.also_on in (None, self.engine) else (self.engine, self.also_on)
         learned = Learned(
             seed=seed,

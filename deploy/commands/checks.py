@@ -14,11 +14,17 @@ class OptionError(IsthmusError):
 
 
 def check_range(option: str, value: float | None, least: float, most: float = float("inf")) -> None:
-    """Refuse a number outside `least` .. `most`, and nan; None means that the option was not given."""
-    if value is None or least <= value <= most:
+    """Refuse a number outside `least` .. `most`, nan and infinity; None means that the option was not given."""
+    if value is None or (least <= value <= most and abs(value) != float("inf")):
         return
-    expected = f"at least {least:g}" if most == float("inf") else f"{least:g} to {most:g}"
-    raise OptionError(f"{option} is {value:g}, expected {expected}")
+    expected = f"at least {_text(least)}" if most == float("inf") else f"{_text(least)} to {_text(most)}"
+    finite = " and finite" if value == most else ""
+    raise OptionError(f"{option} is {_text(value)}, expected {expected}{finite}")
+
+
+def _text(number: float) -> str:
+    """Whole numbers with every digit: the largest seed has many."""
+    return f"{number}" if isinstance(number, int) else f"{number:g}"
 
 
 def check_output(option: str, path: Path) -> None:

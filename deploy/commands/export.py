@@ -27,7 +27,7 @@ class Export:
 
         check_range("--evaluate", self.evaluate, 1)
         check_output("--out", self.out)
-        run = Run.open(self.directory)
+        run = Run.look_at(self.directory)
         run.check_deployable()
         rate = run.evaluate(self.evaluate).rate
         bundle = run.export(self.out, simulated_success=rate)

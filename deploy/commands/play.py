@@ -54,17 +54,18 @@ class Play:
     def run(self) -> int:
         """Play, say what came of it, write the picture."""
         from isthmus.policies.learning.evaluate import evaluate
-        from isthmus.policies.learning.recipe import EVALUATION_SEED, make_world
+        from isthmus.policies.learning.recipe import EVALUATION_SEED, largest_seed, make_world
         from isthmus.policies.learning.run_memory import check_run_memory
 
         check_range("--episodes", self.episodes, 1)
-        check_range("--seed", self.seed, 0)
+        check_range("--seed", self.seed, 0, largest_seed())
         check_range("--shown", self.shown, 1, min(MOST_SHOWN, self.episodes))
         if self.out is not None:
             check_film("--out", self.out)
         if self.table is not None:
             check_output("--table", self.table)
         config, make_player = self._cast()
+        check_range("--seed", self.seed, 0, largest_seed() - config.seed)
         seed = config.seed + EVALUATION_SEED + self.seed
         with option_for_memory("--episodes", self.episodes):
             check_run_memory(replace(config, num_envs=self.episodes, processes=1), training=False)

@@ -166,7 +166,7 @@ def test_an_existing_training_run_is_not_replaced(refuse: Refuse, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((*TRAIN, "--out", "run", "--resume"), ("run is not a training run",)),
+        (("train", "--out", "run", "--resume"), ("run is not a training run",)),
         ((*TRAIN, "--out", "run", "--init", "nothing"), ("nothing",)),
         ((*TRAIN, "--out", "run", "--calibration", "nothing"), ("nothing",)),
         ((*TRAIN, "--out", "run", "--task", "juggle"), ("juggle", "so101-reach")),

@@ -88,7 +88,7 @@ def test_names_that_are_not_known_are_told_with_those_that_are(refuse: Refuse):
 def test_a_run_that_was_left_before_its_first_checkpoint_says_how_to_begin_anew(refuse: Refuse, tmp_path: Path):
     (tmp_path / "run").mkdir()
     write_json(tmp_path / "run" / "train.json", TrainConfig(task="cartpole-balance", seed=0))
-    refuse(*TRAIN, "--out", "run", "--resume", says=("run has no checkpoint.pt", "remove run", "start anew"))
+    refuse("train", "--out", "run", "--resume", says=("run has no checkpoint.pt", "remove run", "start anew"))
     refuse(*TRAIN, "--out", "run", says=("run already holds a run", "before its first checkpoint", "remove it"))
 
 
@@ -103,5 +103,5 @@ def test_a_run_cannot_go_on_in_a_folder_that_cannot_be_written(
         raise PermissionError(30, "Read-only file system", str(dir))
 
     monkeypatch.setattr("isthmus.deploy.commands.checks.tempfile.TemporaryFile", read_only)
-    refuse(*TRAIN, "--out", "run", "--resume", says=("--out", "cannot write in run", "Read-only"))
+    refuse("train", "--out", "run", "--resume", says=("--out", "cannot write in run", "Read-only"))
     refuse(*TRAIN, "--out", "other", says=("--out", "cannot write in other", "Read-only"))

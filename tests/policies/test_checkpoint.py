@@ -25,6 +25,7 @@ from isthmus.policies.learning.recipe import Run
 
 KILLS = 40
 TRAIN = ("train", "--task", "cartpole-balance", "--envs", "8", "--evaluate", "2", "--out")
+GO_ON = ("train", "--resume", "--evaluate", "2", "--out")
 
 
 def state(iteration: int) -> dict[str, object]:
@@ -167,11 +168,11 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_can_go_on_or_says_how_to_begin_a
     if kept is None:
         assert not (out / CHECKPOINT_FILE).exists()
         if (out / "train.json").exists():
-            ends_with(2, *TRAIN, out, "--resume")
+            ends_with(2, *GO_ON, out)
             assert "start anew" in capsys.readouterr().err
         return
     assert read_state(out / CHECKPOINT_FILE)["iteration"] == kept
-    ends_with(0, *TRAIN, out, "--resume", "--iterations", 3)
+    ends_with(0, *GO_ON, out, "--iterations", 3)
     assert read_state(out / CHECKPOINT_FILE)["iteration"] == 3
 
 
@@ -191,6 +192,6 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path: Path, capsys: pytest.Ca
     ends_with(2, *TRAIN, tmp_path / "gru", "--iterations", 1, "--network", "gru", "--init", own)
     assert "checkpoint.pt cannot be used: its network is 'mlp', here it is 'gru'" in capsys.readouterr().err
     (own / CHECKPOINT_FILE).write_bytes((other / CHECKPOINT_FILE).read_bytes())
-    ends_with(2, *TRAIN, own, "--resume", "--iterations", 2)
+    ends_with(2, *GO_ON, own, "--iterations", 2)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "checkpoint.pt cannot be used" in said
