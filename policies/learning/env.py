@@ -67,7 +67,8 @@ class ContractEnv(TensorState, VecEnv):
         done = time_outs | failed | ended
         ids = done.nonzero().flatten()
         if ids.numel():
-            log |= self.statistics.report(ids, time_outs)
+            in_time = self.episode_length_buf[ids] < self.max_episode_length
+            log |= self.statistics.report(ids, time_outs, in_time)
             self.world.failures += int(failed.sum())
             self.world.ended(ids, self.statistics.success(ids, time_outs))
             log |= {f"/curriculum/{name}": torch.tensor(value) for name, value in self.world.curriculum_log().items()}

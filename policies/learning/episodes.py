@@ -38,8 +38,18 @@ class EpisodeStatistics(TensorState):
         """Which of the episodes that end now in environments `ids` succeeded, (k,) bool; `time_outs` (num_envs,): which lasted."""
         return (time_outs if self.task.success is None else self.succeeded)[ids]
 
-    def report(self, ids: torch.Tensor, time_outs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Means over the episodes that end now in environments `ids`; `time_outs` (num_envs,) says which of them lasted."""
+    def report(self, ids: torch.Tensor, time_outs: torch.Tensor, in_time: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Means over the whole episodes among those that end now in environments `ids` (k,); empty without any.
+
+        Args:
+            ids: environments.
+            time_outs: (num_envs,) which of them lasted.
+            in_time: (k,) which of them end before their time is up. The first episodes, which begin at random ages, may end by time
+                before they were long enough to say anything.
+        """
+        ids = ids[in_time | (self.ticks[ids] >= self.task.ticks)]
+        if ids.numel() == 0:
+            return {}
         log = {
             "/episode/success": self.success(ids, time_outs).float().mean(),
             "/episode/seconds": self.ticks[ids].mean() * self.task.period,

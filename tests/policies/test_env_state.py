@@ -24,7 +24,9 @@ UNRELIABLE = (
     RandomTerm(parameter="packet_loss_probability", distribution=Uniform(low=0.0, high=0.3)),
     RandomTerm(parameter="observation_delay_s", distribution=Uniform(low=0.0, high=0.03)),
 )
-NOISY = (RandomTerm(parameter="encoder_noise_counts", distribution=Uniform(low=0.0, high=0.5)),)  # of robots with joints
+NOISY = (
+    RandomTerm(parameter="encoder_noise_counts", distribution=Uniform(low=0.0, high=0.5)),
+)  # of robots with joints
 LOOSE = (
     RandomTerm(parameter="backlash_rad", distribution=Uniform(low=0.0, high=0.05)),
     RandomTerm(parameter="motor_strength_scale", distribution=Uniform(low=0.8, high=1.2)),
@@ -146,3 +148,15 @@ def test_states_of_other_environments_are_refused():
     ):
         with pytest.raises(StateError, match=words):
             env.load_state_dict(other.state_dict())
+
+
+def test_first_episodes_that_begin_late_are_not_counted_as_lasting():
+    task, env = get_task("go2-velocity"), make("go2-velocity", num_envs=3)
+    env.episode_length_buf = torch.tensor([task.ticks - 1, 0, 0])
+    _, _, done, extras = env.step(torch.zeros(3, env.num_actions))
+    assert done.tolist() == [True, False, False] and "/episode/success" not in extras["log"]
+    env.episode_length_buf[:] = 0
+    env.statistics.ticks[1] = task.ticks - 1  # as after a whole episode
+    env.episode_length_buf[1] = task.ticks - 1
+    _, _, done, extras = env.step(torch.zeros(3, env.num_actions))
+    assert done.tolist() == [False, True, False] and float(extras["log"]["/episode/success"]) == 1.0
