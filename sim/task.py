@@ -123,6 +123,11 @@ class Task:
     ] = ()  # signals of a state estimator that the robot has: base_pos, base_quat, base_lin_vel
 
     @property
+    def verdict(self) -> str:
+        """What good episodes do, as a verb. Lasting says nothing of how well a command is followed; metrics do."""
+        return "last to the end" if self.success is None else "succeed"
+
+    @property
     def substeps(self) -> int:
         """Physics steps per control tick."""
         return round(self.period / self.physics_dt)

@@ -95,7 +95,7 @@ class BenchLearn:
         for seed in self.seeds:
             learned, curves[f"seed {seed}"] = self._one(seed)
             rows.append(learned)
-            _print(learned, console)
+            _print(learned, task.verdict, console)
             write_json(self.out / RESULT_FILE, self._table(tuple(rows)))
             plot_curves(curves, task, self.out / PICTURE)
         console.print(f"wrote {self.out / RESULT_FILE} and {self.out / PICTURE}")
@@ -160,7 +160,7 @@ class BenchLearn:
         )
 
 
-def _print(learned: Learned, console) -> None:  # noqa: ANN001
+def _print(learned: Learned, verdict: str, console) -> None:  # noqa: ANN001
     first = learned.outcomes[0]
     for outcome in learned.outcomes:
         low, high = outcome.interval
@@ -170,7 +170,7 @@ def _print(learned: Learned, console) -> None:  # noqa: ANN001
         )
         console.print(
             f"seed {learned.seed}: {learned.seconds:.0f} s, {learned.steps:,} steps; on {outcome.engine} "
-            f"{100 * outcome.success:.1f} % ({100 * low:.1f}-{100 * high:.1f}) of {outcome.episodes} succeed, "
+            f"{100 * outcome.success:.1f} % ({100 * low:.1f}-{100 * high:.1f}) of {outcome.episodes} {verdict}, "
             f"return {outcome.mean_return:.2f}{kept}{figures}",
             soft_wrap=True,
         )

@@ -167,7 +167,8 @@ def _summary(world: "World", result: "Evaluation") -> str:
     task, count = world.task, world.num_envs
     low, high = result.interval
     lines = [
-        f"{task.name}: {100 * result.rate:.1f} % of {count} episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %)"
+        f"{task.name}: {100 * result.rate:.1f} % of {count} episodes {task.verdict} "
+        f"(95 % interval {100 * low:.1f}-{100 * high:.1f} %)"
     ]
     values = {"return": (result.returns, ""), "seconds until the end": (result.seconds, "s")}
     units = {metric.name: "" if metric.unit == "1" else metric.unit for metric in task.metrics}

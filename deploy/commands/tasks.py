@@ -62,13 +62,12 @@ def _show(task: "Task", console: "Console") -> None:
     )
     for table in (_rewards(task), _randomization(task), _observation(task)):
         console.print(table)
-    console.print(
-        "succeeds when: "
-        + (_first_line(task.success.function) or "see the description")
-        + f", for {task.success.hold:g} s"
-        if task.success is not None
-        else "succeeds when: it lasts to the end"
+    lasts = (
+        "lasting to the end"
+        if task.success is None
+        else f"{_first_line(task.success.function)[:-1]}, for {task.success.hold:g} s"
     )
+    console.print(f"success: {lasts}", soft_wrap=True)
     if task.terminations:
         console.print("ends early when: " + ", ".join(term.name for term in task.terminations))
     if task.metrics:

@@ -120,7 +120,7 @@ class Train:
             following = f"isthmus train --task {run.config.task} --teacher {self.out} --out student"
         print(
             f"{run.trainer.iteration} iterations in {run.trainer.seconds:.0f} s; {100 * result.rate:.1f} % of {self.evaluate} simulated "
-            f"episodes succeed (95 % interval {100 * low:.1f}-{100 * high:.1f} %){_means(result)}\n"
+            f"episodes {run.env.world.task.verdict} (95 % interval {100 * low:.1f}-{100 * high:.1f} %){_means(result)}\n"
             f"learning curve: {self.out / CURVE_PICTURE}\nnext: {following}"
         )
         return 0

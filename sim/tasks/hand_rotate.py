@@ -11,7 +11,7 @@ from ..engine import EngineState, FreeState
 from ..randomization import RandomTerm, Uniform
 from ..rotations import from_yaw, rotate, world_z_in_body
 from ..scene import Scene, SceneObject
-from ..task import MetricTerm, RewardTerm, Success, Task, TerminationTerm
+from ..task import MetricTerm, RewardTerm, Task, TerminationTerm
 from ..truth import Truth
 from ..world import World
 from .terms import action_change, alive
@@ -114,7 +114,7 @@ def hand_rotate() -> Task:
             RandomTerm(parameter="latency_s", distribution=Uniform(low=0.0, high=0.02)),
             RandomTerm(parameter="encoder_offset_rad", distribution=Uniform(low=-0.02, high=0.02)),
         ),
-        success=Success(function=lambda truth: away(truth) < 0.06, hold=9.5),
+        success=None,
         metrics=(
             MetricTerm(name="spin", unit="rad/s", function=spin),
             MetricTerm(name="turning", unit="1", function=turning),

@@ -75,6 +75,11 @@ def lost(truth: Truth) -> torch.Tensor:
     return error(truth) > 2.5
 
 
+def at_target(truth: Truth) -> torch.Tensor:
+    """Within 0.1 m of the target."""
+    return error(truth) < 0.1
+
+
 def quadrotor_hover() -> Task:
     """The task: 100 Hz control of motor speeds that follow with a lag, thrust and masses randomised, commands delayed."""
     return Task(
@@ -118,7 +123,7 @@ def quadrotor_hover() -> Task:
                 interval_s=4.0,
             ),
         ),
-        success=Success(function=lambda truth: error(truth) < 0.1, hold=1.0),
+        success=Success(function=at_target, hold=1.0),
         metrics=(MetricTerm(name="final_distance", unit="m", function=error, last=True),),
         privileged=(
             lambda truth: truth.base.pos - truth.command,

@@ -126,7 +126,7 @@ def depth(truth: Truth) -> torch.Tensor:
 
 
 def inserted(truth: Truth) -> torch.Tensor:
-    """Whether the peg's end is within 5 mm of the hole's bottom."""
+    """The peg's end is within 5 mm of the hole's bottom."""
     return (height(truth) < 0.005) & (sideways(truth) < 0.002)
 
 

@@ -20,6 +20,7 @@ def near(scale: float) -> Function:
     def reward(truth: Truth) -> torch.Tensor:
         return torch.exp(-truth.distance / scale)
 
+    reward.__doc__ = f"exp(-distance / {scale:g} m), 1."
     return reward
 
 
@@ -30,7 +31,12 @@ def speed_near_target(truth: Truth) -> torch.Tensor:
 
 def within(limit: float) -> Function:
     """Whether the tip is closer to its target than `limit` m."""
-    return lambda truth: truth.distance < limit
+
+    def near_enough(truth: Truth) -> torch.Tensor:
+        return truth.distance < limit
+
+    near_enough.__doc__ = f"Tip within {1000 * limit:g} mm of its target."
+    return near_enough
 
 
 def scene() -> Scene:
