@@ -105,7 +105,7 @@ def check_acts(terms: tuple[Term, ...], scene: Scene, estimates: tuple[str, ...]
 
 
 def override(terms: tuple[AnyTerm, ...], new: tuple[AnyTerm, ...]) -> tuple[AnyTerm, ...]:
-    """`terms` with those of `new` put in place of terms on the same parameters.
+    """`terms` with those of `new` put in place of terms on the same parameters, where they stand, so that critics see what they saw before.
 
     Raises:
         RandomizationError: some but not all parameters of a correlated term would be replaced.
@@ -118,7 +118,13 @@ def override(terms: tuple[AnyTerm, ...], new: tuple[AnyTerm, ...]) -> tuple[AnyT
                 f"{', '.join(sorted(names & replaced))} is drawn together with {', '.join(sorted(names - replaced))}:"
                 " give new terms for all of them"
             )
-    return tuple(term for term in terms if not replaced.intersection(parameters_of(term))) + new
+    kept, left = [], list(new)
+    for term in terms:
+        names = set(parameters_of(term))
+        here = [other for other in left if names.intersection(parameters_of(other))]
+        kept += here if names & replaced else [term]
+        left = [other for other in left if other not in here]
+    return (*kept, *left)
 
 
 def widen(terms: tuple[AnyTerm, ...], fraction: float) -> tuple[AnyTerm, ...]:

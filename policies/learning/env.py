@@ -126,8 +126,11 @@ def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -
 
 
 def hidden_scale(world: World) -> torch.Tensor:
-    """One over the largest size of every randomised value, in the order of `world.parameters`."""
-    sizes = _sizes(world.randomization)
+    """One over the largest size of every randomised value, in the order of `world.parameters`.
+
+    As the task itself has it, so that a critic can go on where ranges are others.
+    """
+    sizes = _sizes(world.randomization) | _sizes(world.task.randomization)
     widths = [(sizes[name], value.shape[1]) for name, value in world.parameters.items()]
     return torch.tensor([1.0 / size for size, width in widths for _ in range(width)])
 
