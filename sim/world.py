@@ -85,6 +85,7 @@ class World(TensorState):
         self.measurement = Measurement(self, longest_delay=_largest(terms, "observation_delay_s"))
         self.contacts = ContactTimer(self.num_envs, len(self.robot.contact_bodies), task.period)
         self.last_joint_vel = torch.zeros(self.num_envs, self.num_joints)
+        self.parameter_changes = 0  # how often any were drawn, so far
         self.failures = 0  # environments reset because physics failed, so far
         self._chain: KinematicChain | None = None
         ground = engine.scene.ground
@@ -231,6 +232,7 @@ class World(TensorState):
 
     def _apply(self, names: tuple[str, ...], ids: torch.Tensor) -> None:
         """Let newly drawn parameters act in environments `ids`."""
+        self.parameter_changes += 1
         for name in names:
             values = self.parameters[name][ids]
             if name in ENGINE_PARAMETERS:

@@ -39,7 +39,8 @@ class ContractEnv(TensorState, VecEnv):
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
         self.state = {name: torch.zeros(self.num_envs, width) for name, width in self.graph.state_widths.items()}
         self._last_action = torch.zeros(self.num_envs, self.num_actions)
-        self._hidden_scale = hidden_scale(world)
+        self._hidden_scale, self._hidden = hidden_scale(world), torch.zeros(0)
+        self._told = -1  # changes of the world's parameters that critics are told of
         self._weights = reward_weights(world.task)
         self.statistics = EpisodeStatistics(world.task, self.num_envs)
         self._signals = world.read()
@@ -80,6 +81,7 @@ class ContractEnv(TensorState, VecEnv):
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Go on exactly where the state of an environment of the same world and contract was taken; raises ValueError for another's."""
         super().load_state_dict(state)
+        self._told = -1
         self._signals = self.world.read()
         self._truth = Truth(self.world, action=self._last_action, last_action=self._last_action)
 
@@ -104,25 +106,31 @@ class ContractEnv(TensorState, VecEnv):
     def _observe(self) -> None:
         self._signals = self.world.read()
         self._actor, self.state = self.graph.observe(self._signals, self.state)
-        self._critic = critic_observation(self._actor, self._truth, self._hidden_scale)
+        if self._told != self.world.parameter_changes:
+            self._told, self._hidden = self.world.parameter_changes, hidden_values(self.world, self._hidden_scale)
+        self._critic = critic_observation(self._actor, self._truth, self._hidden)
 
 
-def critic_observation(actor: torch.Tensor, truth: Truth, scale: torch.Tensor) -> torch.Tensor:
+def critic_observation(actor: torch.Tensor, truth: Truth, hidden: torch.Tensor) -> torch.Tensor:
     """What the policy sees (N, d), what the task's privileged functions say, and the world's scaled parameters, (N, c).
 
     Args:
         actor: the policy's observation.
         truth: of now.
-        scale: as `hidden_scale` gives it.
+        hidden: as `hidden_values` gives it.
     """
-    parameters = list(truth.world.parameters.values())
-    hidden = [torch.cat(parameters, dim=-1) * scale] if parameters else []
     task = truth.world.task
     told = checked_blocks(task, truth)
-    seen = torch.cat([actor, *told, *hidden], dim=-1)
+    seen = torch.cat([actor, *told, hidden], dim=-1)
     if not math.isfinite(seen.sum().item()):  # all at once, as nearly always
         check_blocks_finite(task, told, truth)
     return seen
+
+
+def hidden_values(world: World, scale: torch.Tensor) -> torch.Tensor:
+    """The world's randomised parameters times `scale`, as `hidden_scale` gives it, (N, h)."""
+    parameters = list(world.parameters.values())
+    return torch.cat(parameters, dim=-1) * scale if parameters else torch.zeros(world.num_envs, 0)
 
 
 def hidden_scale(world: World) -> torch.Tensor:

@@ -60,6 +60,7 @@ class ContractGraph(nn.Module):
         self.register_buffer("scale", torch.tensor(scales), persistent=False)
         self._terms = {term.name for term in contract.observation}
         self._histories = history_names(contract.observation)
+        self._state_names = tuple(self.state_widths)
 
     @property
     def num_actions(self) -> int:
@@ -86,16 +87,23 @@ class ContractGraph(nn.Module):
             if term.clip is not None:
                 value = torch.clamp(value, -term.clip, term.clip)
             if key is not None:
-                blocks_before = state[key].unflatten(-1, (term.history - 1, value.shape[1]))
-                past = torch.where(state["started"][:, None] > 0.5, blocks_before, value[:, None])
-                value = torch.cat([past.flatten(1), value], dim=-1)
+                value = torch.cat([self._past(state, key, value, term.history - 1), value], dim=-1)
                 following[key] = value[:, value.shape[1] // term.history :]
             blocks.append(value)
         if following:
             following["started"] = torch.ones_like(state["started"])
         return torch.cat(blocks, dim=-1) * self.scale, {
-            name: following[name] for name in self.state_widths if name in following
+            name: following[name] for name in self._state_names if name in following
         }
+
+    def _past(self, state: State, key: str, value: torch.Tensor, count: int) -> torch.Tensor:
+        """The `count` values before this one; those from before an episode were the same as its first."""
+        started = state["started"] > 0.5
+        traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        if not traced and bool(started.all()):  # as nearly always, and several times as fast
+            return state[key]
+        before = state[key].unflatten(-1, (count, value.shape[1]))
+        return torch.where(started[:, None], before, value[:, None]).flatten(1)
 
     def remember(self, following: State, action: torch.Tensor) -> State:
         """The next state in full, once the network's action (batch, a) is known."""

@@ -9,8 +9,8 @@ from isthmus.sim.truth import Truth
 from isthmus.sim.world import World
 
 from ..bundle import Bundle, target_output
-from ..contract import Contract, ContractError, bind
-from .env import critic_observation, hidden_scale
+from ..fit import fit
+from .env import critic_observation, hidden_scale, hidden_values
 from .graph import ContractGraph, Signals, network_state_widths, run_network
 from .ppo_config import Group
 
@@ -50,7 +50,11 @@ class NetworkPlayer:
     def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
         """See Player."""
         observation, following = self._graph.observe(signals, self._state)
-        seen = critic_observation(observation, truth, self._hidden_scale) if self._group == "critic" else observation
+        seen = (
+            critic_observation(observation, truth, hidden_values(truth.world, self._hidden_scale))
+            if self._group == "critic"
+            else observation
+        )
         action, memory = run_network(self._network, seen, self._state)
         self._state = {**self._graph.remember(following, action), **memory}
         return action, self._graph.act(action, signals)
@@ -82,8 +86,9 @@ class BundlePlayer:
     def __init__(self, bundle: Bundle, world: World) -> None:
         """Raises ContractError for a bundle that does not fit the world's robot or task."""
         contract = bundle.manifest.contract
-        check_fits(contract, world)
-        self._order = torch.tensor(bind(contract, world.robot), dtype=torch.long)
+        task = world.task
+        order = fit(contract, world.robot, task=task.name, period=task.period, signals=world.read())
+        self._order = torch.tensor(order, dtype=torch.long)
         self._inverse = torch.argsort(self._order)
         self._target = target_output(contract)
         self._target_of_joints = contract.action.target in _OF_JOINTS
@@ -113,16 +118,3 @@ class BundlePlayer:
             )
         )
         return action, target[:, self._inverse] if self._target_of_joints else target
-
-
-def check_fits(contract: Contract, world: World) -> None:
-    """Raises ContractError where a contract and a world do not belong together."""
-    period_ns = round(world.task.period * 1e9)
-    if contract.robot != world.robot.name or contract.period_ns != period_ns:
-        raise ContractError(
-            f"a policy for {contract.robot!r} at {contract.period_ns} ns does not fit task {world.task.name!r} "
-            f"({world.robot.name!r} at {period_ns} ns)"
-        )
-    missing = [name for name in contract.signals if name not in world.read()]
-    if missing:
-        raise ContractError(f"the policy needs signals {missing}, which task {world.task.name!r} does not give")

@@ -52,7 +52,7 @@ def success(function: Any, failed=NO) -> torch.Tensor:
 
 def privileged(function: Any, failed=NO) -> torch.Tensor:
     seen = truth(failed, privileged=(function,))
-    return critic_observation(torch.zeros(COUNT, 2), seen, torch.zeros(0))
+    return critic_observation(torch.zeros(COUNT, 2), seen, torch.zeros(COUNT, 0))
 
 
 NUMBERS = {"reward term 'own'": reward, "metric 'own'": metric}
