@@ -161,7 +161,9 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     if path.suffix != ".toml":
         path = ROBOTS_DIR / str(name_or_path) / "robot.toml"
         if not path.is_file():
-            raise FormatError(f"unknown robot {str(name_or_path)!r}; available: {', '.join(robot_names())}")
+            raise FormatError(
+                f"unknown robot {str(name_or_path)!r}; available: {', '.join(robot_names())}, or the path of a robot.toml"
+            )
     file = read_toml(path, _RobotFile)
     spec = RobotSpec(
         name=file.name,

@@ -11,7 +11,7 @@ from ..attempt import StoppedByOperator
 from ..operators.operator import OperatorFactory
 from .arm import Arm, ArmOptions, open_arm
 from .attempts import AttemptRow, Attempts, random_targets, save_attempts
-from .checks import check_output, check_range
+from .checks import OptionError, check_output, check_range
 
 OperatorName = Literal["none", "keyboard", "scripted"]
 
@@ -45,6 +45,12 @@ class Run:
 
         self._check()
         bundle = load_bundle(self.bundle)
+        robot = self.arm.spec().name
+        if bundle.manifest.contract.robot != robot:
+            raise OptionError(
+                f"{self.bundle} is a policy for robot {bundle.manifest.contract.robot!r}, and this command drives {robot!r}: "
+                f"see it in simulation by isthmus play {self.bundle}"
+            )
         rows: list[AttemptRow] = []
         stop: StoppedByOperator | None = None
         try:

@@ -112,6 +112,7 @@ class Train:
 
         from .checks import option_for_memory
 
+        print(f"evaluating {self.evaluate} episodes with the mean action", flush=True)
         with option_for_memory("--evaluate", self.evaluate):
             result = run.evaluate(self.evaluate)
         low, high = wilson_interval(int(result.success.sum()), self.evaluate)

@@ -1,6 +1,7 @@
 """A trained network and its contract as one bundle."""
 
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -76,15 +77,18 @@ def _keep_inputs(model: onnx.ModelProto, names: list[str], sizes: list[int]) -> 
 
 
 def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:
-    torch.onnx.export(
-        graph,
-        tuple(torch.zeros(1, size) for size in sizes),
-        str(path),
-        input_names=graph.input_names,
-        output_names=graph.output_names,
-        opset_version=OPSET,
-        dynamo=False,  # the other exporter writes the weights to a second file
-    )
+    with warnings.catch_warnings():
+        # Of networks with memory: theirs is an input, and the batch is 1.
+        warnings.filterwarnings("ignore", message="Exporting a model to ONNX with a batch_size other than 1")
+        torch.onnx.export(
+            graph,
+            tuple(torch.zeros(1, size) for size in sizes),
+            str(path),
+            input_names=graph.input_names,
+            output_names=graph.output_names,
+            opset_version=OPSET,
+            dynamo=False,  # the other exporter writes the weights to a second file
+        )
 
 
 @torch.no_grad()

@@ -96,6 +96,10 @@ def read_config(directory: Path) -> TrainConfig:
     Raises:
         CheckpointError: there is none, or its contract has changed since.
     """
+    if not (directory / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{directory} is not a training run: it has no {CONFIG_FILE}; a run leaves one when its training begins"
+        )
     try:
         config = read_json(directory / CONFIG_FILE, TrainConfig)
     except FormatError as error:

@@ -248,3 +248,7 @@ def test_a_table_has_each_episode_with_what_was_randomised_in_it(tmp_path: Path)
     for name, values in world.parameters.items():
         assert values.shape[1] == 1
         assert [float(row[name]) for row in rows] == pytest.approx(values[:, 0].tolist(), rel=1e-5)
+
+
+def test_a_bundle_of_another_robot_is_not_run_on_the_arm(bundle: Path, refuse):
+    refuse("run", bundle, "--arm", "soft", says=("is a policy for robot 'cartpole'", "drives 'so101'", "isthmus play"))
