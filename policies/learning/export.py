@@ -80,6 +80,7 @@ def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:
     with warnings.catch_warnings():
         # Of networks with memory: theirs is an input, and the batch is 1.
         warnings.filterwarnings("ignore", message="Exporting a model to ONNX with a batch_size other than 1")
+        warnings.filterwarnings("ignore", module="torch.nn.modules.rnn")
         torch.onnx.export(
             graph,
             tuple(torch.zeros(1, size) for size in sizes),
