@@ -65,8 +65,8 @@ def so101_insert() -> Preset:
 
 
 def go2_velocity() -> Preset:
-    """About ten minutes."""
-    return _preset(330, _walking(), gpu_iterations=1000)
+    """About twelve minutes; it walks after six."""
+    return _preset(400, _walking(), gpu_iterations=1000)
 
 
 def go2_velocity_rough() -> Preset:
@@ -79,7 +79,7 @@ def quadrotor_hover() -> Preset:
     ppo = PPOConfig(
         hidden_dims=(64, 64), normalise=True, precision="auto", init_std=1.0, gamma=0.99, entropy=0.002, epochs=5
     )
-    return _preset(120, ppo)
+    return _preset(90, ppo)
 
 
 def hand_rotate() -> Preset:
