@@ -15,7 +15,6 @@ from isthmus.sim.world import World
 
 from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle, seal, target_output
 from ..contract import Contract
-from ..fit import fit_in_order
 from .graph import PolicyGraph
 
 OPSET = 18
@@ -31,12 +30,7 @@ def export_bundle(path: Path, contract: Contract, network: nn.Module, world: Wor
         network: observation (batch, d) -> action (batch, a).
         world: gives the golden rows: consecutive ticks of its first environment under this policy.
         provenance: goes into the manifest.
-
-    Raises:
-        ContractError: the contract does not fit the world.
     """
-    task = world.task
-    fit_in_order(contract, world.robot, task=task.name, period=task.period, signals=world.read())
     graph = PolicyGraph(contract, network).eval()
     states = tuple(StateSpec(name=n, width=w) for n, w in graph.state_widths.items())
     manifest = Manifest(

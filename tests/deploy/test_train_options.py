@@ -115,7 +115,7 @@ def test_a_start_from_a_critic_that_saw_something_else_is_told(
 ):
     from isthmus.sim.distributions import Uniform
 
-    term = RandomTerm(parameter="mass_scale", distribution=Uniform(low=0.5, high=4.0))
+    term = RandomTerm(parameter="joint_vel_noise_rad_s", distribution=Uniform(low=0.0, high=0.1))
     monkeypatch.setattr("isthmus.deploy.commands.train.Train._randomization", lambda self, task: (term,))
     assert call("train", "--out", tmp_path / "next", *SMALL, "--init", run) == 0
     assert f"--init {run}: the critic starts anew, since it saw " in capsys.readouterr().out
