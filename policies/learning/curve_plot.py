@@ -32,6 +32,9 @@ def plot_curves(curves: Mapping[str, Curve], task: Task, path: Path) -> None:
             for axis, x in ((left, steps), (right, seconds)):
                 _draw(axis, x, values, color, label)
             left.set_ylabel(quantity)
+    for axis in axes.flat:
+        axis.grid(color="0.9")
+        axis.set_xlim(left=0)  # last: it ends autoscaling
     for axis, text in zip(axes[-1], ("environment steps, millions", "time in training, s"), strict=True):
         axis.set_xlabel(text)
     if len(curves) > 1:
@@ -57,5 +60,3 @@ def _draw(axis: Any, x: np.ndarray, values: np.ndarray, color: str, label: str) 
     known = np.isfinite(values)
     marker = "." if known.sum() < MARKED else ""
     axis.plot(x[known], values[known], color=color, linewidth=1.4, marker=marker, label=label)
-    axis.grid(color="0.9")
-    axis.set_xlim(left=0)

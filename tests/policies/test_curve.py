@@ -1,13 +1,16 @@
 """The learning curve as a file and as a picture."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from isthmus.hardware.structure import read_json, write_json
 from isthmus.policies.curve import Curve, CurvePoint
-from isthmus.policies.learning.curve_plot import curve_rows, plot_curve
+from isthmus.policies.learning.curve_plot import curve_rows, plot_curve, plot_curves
 from isthmus.sim.tasks import get_task
 
 POINTS = (
@@ -45,3 +48,21 @@ def test_a_curve_is_cut_where_its_checkpoint_ends():
     assert Curve(points=POINTS).until(200).points == POINTS
     assert Curve(points=POINTS).until(199).points == POINTS[:1]
     assert Curve(points=POINTS).until(0).points == ()
+
+
+def test_a_picture_of_several_runs_shows_all_of_the_longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Figure] = []
+    save = Figure.savefig
+
+    def keep(self: Figure, *arguments: object, **keywords: object) -> None:
+        drawn.append(self)
+        save(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    short, long = (
+        Curve(points=tuple(CurvePoint(steps=i, seconds=i, reward=0.0, success=0.5) for i in range(1, last)))
+        for last in (5, 50)
+    )
+    plot_curves({"short": short, "long": long}, get_task("cartpole-balance"), tmp_path / "curves.png")
+    assert all(axis.get_xlim()[0] == 0 for axis in drawn[0].axes)
+    assert drawn[0].axes[1].get_xlim()[1] >= 49
