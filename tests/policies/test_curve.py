@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_a_picture_of_several_runs_shows_all_of_the_longest(tmp_path: Path, monk
     drawn: list[Figure] = []
     save = Figure.savefig
 
-    def keep(self: Figure, *arguments: object, **keywords: object) -> None:
+    def keep(self: Figure, *arguments: Any, **keywords: Any) -> None:
         drawn.append(self)
         save(self, *arguments, **keywords)
 
