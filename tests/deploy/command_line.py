@@ -8,6 +8,7 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from isthmus.hardware.virtual.client import VirtualArm
 
 PROGRAM = (sys.executable, "-c", "from isthmus.deploy.cli import main; main()")
 PATIENCE_S = 240.0  # on a busy computer
+Refuse = Callable[..., str]  # the fixture of that name, in conftest.py
 MOTION_RAD = np.deg2rad(0.5)  # an arm that hangs limp and is not driven stays within
 
 

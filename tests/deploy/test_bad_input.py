@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 import pytest
-from command_line import Outcome, isthmus
+from command_line import Refuse, isthmus
 from deploy_fakes import SPEC
 from reach_bundle import reach_contract, write_reach_bundle
 
@@ -23,23 +23,6 @@ SOFT = ("--arm", "soft", "--lockstep")
 SCRIPTED = (*SOFT, "--operator", "scripted")
 TRAIN = ("train", "--envs", 8, "--iterations", 1, "--evaluate", 4)
 TARGET = ("--target", 0.25, 0.1, 0.15)
-
-Refuse = Callable[..., str]
-
-
-@pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refuse:
-    """Call a command in an empty folder and check that it refuses in these words; returns what it said."""
-    monkeypatch.chdir(tmp_path)
-
-    def refuse(*arguments: object, says: tuple[str, ...]) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Outcome(code=int(end.value.code or 0), out=printed.out, err=printed.err).refused(*says)
-
-    return refuse
 
 
 @pytest.fixture

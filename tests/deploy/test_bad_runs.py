@@ -1,34 +1,16 @@
 """Runs in simulation that cannot begin or go on: too many environments, unknown names, directories that hold half a run."""
 
-from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
-from command_line import Outcome
+from command_line import Refuse
 
 from isthmus.deploy.cli import main
 from isthmus.hardware.structure import write_json
 from isthmus.policies.learning.recipe import TrainConfig
 
 TRAIN = ("train", "--envs", 8, "--iterations", 1, "--evaluate", 4)
-
-Refuse = Callable[..., str]
-
-
-@pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refuse:
-    """Call a command in an empty folder and check that it refuses in these words; returns what it said."""
-    monkeypatch.chdir(tmp_path)
-
-    def refuse(*arguments: object, says: tuple[str, ...]) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return Outcome(code=int(end.value.code or 0), out=printed.out, err=printed.err).refused(*says)
-
-    return refuse
 
 
 CARTPOLES = ("--task", "cartpole-balance")

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_line import Outcome
 from PIL import Image
 
 from isthmus.deploy.cli import main
@@ -29,19 +28,6 @@ def call(*arguments: object) -> int:
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
     return int(end.value.code or 0)
-
-
-@pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-
-    def refuse(*arguments: object, says: tuple[str, ...]) -> None:
-        capsys.readouterr()
-        code = call(*arguments)
-        printed = capsys.readouterr()
-        Outcome(code=code, out=printed.out, err=printed.err).refused(*says)
-
-    return refuse
 
 
 @pytest.fixture(scope="module")

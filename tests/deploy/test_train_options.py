@@ -1,10 +1,9 @@
 """Options of `isthmus train` that contradict a run, each other, or what numbers can be."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import Outcome
+from command_line import Refuse
 
 from isthmus.calibration.identified import Estimate, Identified
 from isthmus.deploy.cli import main
@@ -15,26 +14,12 @@ from isthmus.policies.learning.run_lock import RunLock
 from isthmus.sim.randomization import RandomTerm
 
 SMALL = ("--task", "cartpole-balance", "--envs", 8, "--iterations", 1, "--evaluate", 2)
-Refuse = Callable[..., str]
 
 
 def call(*arguments: object) -> int:
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
     return int(end.value.code or 0)
-
-
-@pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refuse:
-    monkeypatch.chdir(tmp_path)
-
-    def refuse(*arguments: object, says: tuple[str, ...]) -> str:
-        capsys.readouterr()
-        code = call(*arguments)
-        printed = capsys.readouterr()
-        return Outcome(code=code, out=printed.out, err=printed.err).refused(*says)
-
-    return refuse
 
 
 @pytest.fixture(scope="module")
