@@ -84,11 +84,12 @@ class Measurement(TensorState):
 
     def _joint_signals(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
         if positions.shape[1] > _VELOCITY_STEPS:
-            earlier = self._encoder(positions[:, -1 - _VELOCITY_STEPS])
+            two = positions[:, -1 - _VELOCITY_STEPS :: _VELOCITY_STEPS].transpose(0, 1)
+            earlier, self._encoded = self._encoder(two).unbind()
             span = _VELOCITY_STEPS * self._world.task.physics_dt
         else:
             earlier, span = self._encoded, self._world.task.period
-        self._encoded = self._encoder(positions[:, -1])
+            self._encoded = self._encoder(positions[:, -1])
         velocity = differenced_velocity(self._encoded, earlier, span)
         return {"joint_pos": self._encoded, "joint_vel": self._noisy(velocity, "joint_vel_noise_rad_s")}
 

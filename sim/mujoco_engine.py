@@ -42,6 +42,8 @@ class MujocoEngine:
         self._acceleration = self.batch.bind("qacc") if scene.robot.floating else None
         self._reads_forces = self._contacts > 0 or scene.robot.floating
         self._servo: torch.Tensor | None = None  # (3, N, n) gains that the actuators have; None for plain efforts
+        self._given: list[tuple[int, int]] = []  # which tensors they came in
+        self._kept: tuple[torch.Tensor, ...] = ()
         self._gain, self._bias, self._range = (
             self.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm", "forcerange")
         )
@@ -216,14 +218,15 @@ class MujocoEngine:
 
     def _set_servo(self, *gains: torch.Tensor) -> None:
         """Give the actuators gains (kp, kd, effort limit), (N, n) or (n,) each, in the environments where they changed."""
+        given = [(id(gain), gain._version) for gain in gains]
+        if self._servo is not None and given == self._given:  # the very tensors, as nearly always
+            return
         now = torch.stack([gain.expand(self.num_envs, -1) for gain in gains])
         if self._servo is None:
             rows = np.arange(self.num_envs)
-        elif torch.equal(now, self._servo):
-            return
         else:
             rows = (now != self._servo).any(-1).any(0).nonzero().flatten().numpy()
-        self._servo = now
+        self._servo, self._given, self._kept = now, given, gains  # kept: an id is of one tensor while that is alive
         kp, kd, limit = now[:, rows].double().numpy()
         self._gain[rows, :, 0] = kp
         self._bias[rows, :, 1], self._bias[rows, :, 2] = -kp, -kd
