@@ -174,7 +174,7 @@ def _turned(chain: KinematicChain, joint_pos: Any, xp: Any) -> tuple[list[Any], 
     # (m, B), side by side in memory: sines are then five times as fast.
     angles = xp.stack(_rows(joint_pos.reshape(-1, count).T))
     parts = xp.stack([xp.ones_like(angles), xp.sin(angles), xp.cos(angles)], 1)  # (m, 3, B)
-    turns = (constant(_turns(chain)) @ parts).reshape(count, 3, 3, -1)
+    turns = (constant(turn_parts(chain)) @ parts).reshape(count, 3, 3, -1)
     return _rows(turns), _rows(constant(_places(chain)))
 
 
@@ -184,7 +184,7 @@ def _rows(values: Any) -> list[Any]:
 
 
 @lru_cache
-def _turns(chain: KinematicChain) -> np.ndarray:
+def turn_parts(chain: KinematicChain) -> np.ndarray:
     """Each link's own turn is A + sin(q) B + cos(q) C (Rodrigues); A, B, C as columns, (m, 9, 3)."""
     fixed = np.array([_matrix(link.quat) for link in chain.links])
     cross = np.array([_cross_matrix(link.axis) for link in chain.links])

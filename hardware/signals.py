@@ -32,6 +32,13 @@ SIGNALS: tuple[SignalSpec, ...] = (
         description="joint efforts that were executed at the previous tick, of robots that are driven by effort",
     ),
     SignalSpec(
+        name="joint_velocity_target",
+        width="joints",
+        unit="rad/s",
+        frame="joint",
+        description="joint velocities that were commanded at the previous tick, of robots that are driven by velocity",
+    ),
+    SignalSpec(
         name="rotor_speed_target",
         width="rotors",
         unit="rad/s",
@@ -40,6 +47,9 @@ SIGNALS: tuple[SignalSpec, ...] = (
     ),
     SignalSpec(name="gyro", width=3, unit="rad/s", frame="base body", description="measured angular velocity"),
     SignalSpec(name="gravity", width=3, unit="1", frame="base body", description="direction of gravity, a unit vector"),
+    SignalSpec(
+        name="accelerometer", width=3, unit="m/s^2", frame="base body", description="specific force, +g upwards at rest"
+    ),
     SignalSpec(name="base_pos", width=3, unit="m", frame="world", description="estimated position of the base"),
     SignalSpec(name="base_quat", width=4, unit="1", frame="body -> world", description="estimated attitude, wxyz"),
     SignalSpec(name="base_lin_vel", width=3, unit="m/s", frame="base body", description="estimated linear velocity"),

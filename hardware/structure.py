@@ -4,7 +4,8 @@ import contextlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import cattrs
 from cattrs.v import format_exception
@@ -39,7 +40,25 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, use_alias=False)
     for kind, accepted in ((float, (int, float)), (int, (int,)), (str, (str,)), (bool, (bool,))):
         converter.register_structure_hook(kind, _strict(kind, accepted))
+    converter.register_structure_hook_func(_is_number_or_list, _number_or_list(converter))
     return converter
+
+
+def _is_number_or_list(cls: Any) -> bool:
+    """Such as `float | tuple[float, ...] | None`."""
+    members = set(get_args(cls)) - {type(None)} if get_origin(cls) in (Union, UnionType) else set()
+    return float in members and len(members) == 2 and all(m is float or get_origin(m) is tuple for m in members)
+
+
+def _number_or_list(converter: cattrs.Converter) -> Any:
+    def structure(value: object, cls: Any) -> object:
+        members = get_args(cls)
+        if value is None and type(None) in members:
+            return None
+        wanted = next(m for m in members if get_origin(m) is tuple) if isinstance(value, (list, tuple)) else float
+        return converter.structure(value, wanted)
+
+    return structure
 
 
 def structure(data: object, cls: type[T], *, source: str) -> T:

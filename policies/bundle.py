@@ -19,7 +19,8 @@ import onnxruntime as ort
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import FormatError, structure, unstructure
 
-from .contract import Contract, ContractError, check_contract
+from .contract import Contract, ContractError
+from .contract_checks import check_contract
 from .policy import PolicyOutput
 
 MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY = "isthmus.manifest", "isthmus.golden", "isthmus.sha256"

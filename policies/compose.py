@@ -1,7 +1,7 @@
 """Base, residual and gate merged into one ONNX graph that runs like any other policy.
 
-a = clip(clip(base) + gate * residual, -1, 1), then the contract's increment rule. The base's nodes and weights are kept as they are;
-only its own `joint_target_next` and its empty parts give way to the composed ones. Metadata (manifest, golden rows) belongs to the
+a = clip(clip(base) + gate * residual) with the contract's own clip, then the contract's rule. The base's nodes and weights are kept as
+they are; only its own target and its empty parts give way to the composed ones. Metadata (manifest, golden rows) belongs to the
 base alone and is left behind; `learning.composed_bundle` makes a bundle of the result.
 """
 
@@ -13,12 +13,14 @@ from onnx import TensorProto, helper, inliner, numpy_helper
 
 from isthmus.hardware.errors import IsthmusError
 
-from .contract import Contract, JointIncrement
+from .bundle import target_output
+from .contract import Contract, JointIntegral
+from .onnx_graph import PARTS, add_target
+from .onnx_nodes import NodeList
+from .plan import action_plan
 
-BASE_OUTPUTS = ("joint_target_next", "observation", "base_action", "residual_action", "gate_prob", "gate")
 RESIDUAL_INPUTS = ("observation", "base_action", "state.gate")
 RESIDUAL_OUTPUTS = ("residual_action", "gate_prob", "gate")
-REPLACED = ("joint_target_next", *RESIDUAL_OUTPUTS)
 
 
 class ComposeError(IsthmusError, ValueError):
@@ -39,17 +41,20 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
         ComposeError: a graph lacks a tensor or has one too many, shapes differ, opsets differ, or the result is not valid ONNX.
     """
     base, residual = inliner.inline_local_functions(base), inliner.inline_local_functions(residual)
+    _check_action(contract)
     _check_graphs(base, residual, contract)
-    base_nodes, base_kept = _live_part(base.graph, [v.name for v in base.graph.output if v.name not in REPLACED])
-    base_names = {name: f"base/{name}" for name in REPLACED}
+    replaced = {target_output(contract), *RESIDUAL_OUTPUTS}
+    base_nodes, base_kept = _live_part(base.graph, [v.name for v in base.graph.output if v.name not in replaced])
+    base_names = {name: f"base/{name}" for name in replaced}
     residual_names = {name: f"residual/{name}" for name in _value_names(residual.graph)}
     residual_names |= {"observation": "observation", "base_action": "base_action", "state.gate": "state.gate"}
+    rule = _rule(contract)
     graph = helper.make_graph(
         [
             *_renamed(base_nodes, base_names, "base"),
             *_renamed(residual.graph.node, residual_names, "residual"),
             *_guard_nodes(),
-            *_increment_nodes(),
+            *rule.nodes,
         ],
         "composed_policy",
         [*base.graph.input, _tensor("state.gate", 1)],
@@ -57,7 +62,8 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
         [
             *_renamed_weights(base.graph.initializer, base_names, base_kept),
             *_renamed_weights(residual.graph.initializer, residual_names, set(residual_names)),
-            *_rule_constants(contract),
+            *_guard_constants(),
+            *rule.constants.values(),
         ],
     )
     model = helper.make_model(
@@ -76,63 +82,39 @@ def _guard_nodes() -> list[onnx.NodeProto]:
         helper.make_node(
             "Concat", ["residual/residual_action", "residual/gate_prob", "residual/gate"], ["guard/all"], axis=1
         ),
-        helper.make_node("Mul", ["guard/all", "rule/zero"], ["guard/product"]),
+        helper.make_node("Mul", ["guard/all", "guard/zero"], ["guard/product"]),
         helper.make_node("IsNaN", ["guard/product"], ["guard/is_nan"]),
         helper.make_node("Cast", ["guard/is_nan"], ["guard/is_nan_float"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMax", ["guard/is_nan_float", "rule/axis"], ["guard/bad_float"], keepdims=1),
-        helper.make_node("Greater", ["guard/bad_float", "rule/zero"], ["guard/bad"]),
-        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/residual_action"], ["residual_action"]),
-        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/gate_prob"], ["gate_prob"]),
-        helper.make_node("Where", ["guard/bad", "rule/zero", "residual/gate"], ["gate"]),
+        helper.make_node("ReduceMax", ["guard/is_nan_float", "guard/axis"], ["guard/bad_float"], keepdims=1),
+        helper.make_node("Greater", ["guard/bad_float", "guard/zero"], ["guard/bad"]),
+        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/residual_action"], ["residual_action"]),
+        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/gate_prob"], ["gate_prob"]),
+        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/gate"], ["gate"]),
         helper.make_node("Identity", ["gate"], ["next.gate"]),
     ]
 
 
-def _increment_nodes() -> list[onnx.NodeProto]:
-    """contract.JointIncrement on the composed action, all joints at once; joints that are not driven keep their target."""
-    return [
-        helper.make_node("Clip", ["base_action", "rule/minus_one", "rule/one"], ["rule/base_clipped"]),
-        helper.make_node("Mul", ["gate", "residual_action"], ["rule/gated"]),
-        helper.make_node("Add", ["rule/base_clipped", "rule/gated"], ["rule/sum"]),
-        helper.make_node("Clip", ["rule/sum", "rule/minus_one", "rule/one"], ["rule/action"]),
-        helper.make_node("Gather", ["rule/action", "rule/action_of_joint"], ["rule/action_by_joint"], axis=1),
-        helper.make_node("Mul", ["rule/action_by_joint", "rule/scale"], ["rule/increment"]),
-        helper.make_node("Add", ["joint_target", "rule/increment"], ["rule/moved"]),
-        helper.make_node("Sub", ["joint_pos", "rule/max_lead"], ["rule/lead_lower"]),
-        helper.make_node("Add", ["joint_pos", "rule/max_lead"], ["rule/lead_upper"]),
-        helper.make_node("Max", ["rule/moved", "rule/lead_lower"], ["rule/led_from_below"]),
-        helper.make_node("Min", ["rule/led_from_below", "rule/lead_upper"], ["rule/led"]),
-        helper.make_node("Max", ["rule/led", "rule/lower"], ["rule/limited_from_below"]),
-        helper.make_node("Min", ["rule/limited_from_below", "rule/upper"], ["rule/limited"]),
-        helper.make_node("Where", ["rule/driven", "rule/limited", "joint_target"], ["joint_target_next"]),
-    ]
+def _guard_constants() -> list[TensorProto]:
+    constants = {"zero": np.array(0.0, dtype=np.float32), "axis": np.array([1], dtype=np.int64)}
+    return [numpy_helper.from_array(value, f"guard/{name}") for name, value in constants.items()]
 
 
-def _rule_constants(contract: Contract) -> list[TensorProto]:
-    rule, names = _increment(contract), contract.joint_names
-    # Joints that are not driven read action 0 and are masked afterwards.
-    action_of_joint = [rule.joints.index(name) if name in rule.joints else 0 for name in names]
-    constants = {
-        "zero": np.float32(0.0),
-        "one": np.float32(1.0),
-        "minus_one": np.float32(-1.0),
-        "scale": np.float32(rule.scale),
-        "max_lead": np.float32(rule.max_lead),
-        "axis": np.array([1], dtype=np.int64),
-        "action_of_joint": np.array(action_of_joint, dtype=np.int64),
-        "driven": np.array([[name in rule.joints for name in names]]),
-        "lower": np.array([[joint.lower for joint in contract.joints]], dtype=np.float32),
-        "upper": np.array([[joint.upper for joint in contract.joints]], dtype=np.float32),
-    }
-    return [numpy_helper.from_array(np.asarray(value), f"rule/{name}") for name, value in constants.items()]
+def _rule(contract: Contract) -> NodeList:
+    """What the composed action becomes: the contract's own rule, on clip(clip(base) + gate * residual)."""
+    nodes, done = NodeList("rule"), action_plan(contract)
+    base = nodes.bounded("base_action", done.clip_low, done.clip_high)
+    whole = nodes.add("Add", base, nodes.add("Mul", "gate", "residual_action"))
+    add_target(nodes, contract, nodes.bounded(whole, done.clip_low, done.clip_high))
+    return nodes
 
 
-def _increment(contract: Contract) -> JointIncrement:
-    if not isinstance(contract.action, JointIncrement):
+def _check_action(contract: Contract) -> None:
+    rule = contract.action
+    if isinstance(rule, JointIntegral) or rule.smoothing < 1.0 or rule.chunk > 1:
         raise ComposeError(
-            f"a residual is composed onto policies that act by {JointIncrement.kind!r}, this one acts by {contract.action.kind!r}"
+            f"a residual is not composed onto {rule.kind!r} with smoothing {rule.smoothing} and chunks of {rule.chunk}: what the base"
+            " remembers of its action would not be what was done; use a base without memory of that kind"
         )
-    return contract.action
 
 
 def _check_graphs(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract) -> None:
@@ -141,14 +123,15 @@ def _check_graphs(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Co
         raise ComposeError(
             "the base has a gate already; compose with the plain base, corrections are always relative to it"
         )
-    _need("base", "inputs", ("joint_pos", "joint_target"), inputs)
-    _need("base", "outputs", BASE_OUTPUTS, outputs)
+    target = target_output(contract)
+    _need("base", "inputs", contract.signals, inputs)
+    _need("base", "outputs", (target, *PARTS), outputs)
     residual_inputs, residual_outputs = _shapes(residual.graph.input), _shapes(residual.graph.output)
     _need("residual", "outputs", RESIDUAL_OUTPUTS, residual_outputs)
     if set(residual_inputs) - set(RESIDUAL_INPUTS):
         raise ComposeError(f"the residual has inputs {sorted(residual_inputs)}; known: {', '.join(RESIDUAL_INPUTS)}")
-    joints, actions = [1, len(contract.joints)], [1, len(contract.action.joints)]
-    expected = {"joint_target_next": joints, "base_action": actions, "gate": [1, 1]}
+    actions = [1, len(contract.action.joints)]
+    expected = {target: [1, contract.signal_width(contract.action.target)], "base_action": actions, "gate": [1, 1]}
     expected_residual = {"residual_action": actions, "gate_prob": [1, 1], "gate": [1, 1]}
     for side, shapes, wanted in (("base", outputs, expected), ("residual", residual_outputs, expected_residual)):
         for name, shape in wanted.items():

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf
 from isthmus.hardware.robot import RobotSpec
 
-from .contract import Contract, ContractError, bind, check_contract
+from .contract import Contract, ContractError, bind
+from .contract_checks import check_contract
 
 
 def fit(contract: Contract, robot: RobotSpec, *, task: str, period: float, signals: Collection[str]) -> list[int]:

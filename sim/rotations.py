@@ -39,6 +39,15 @@ def rotation_matrix(quat: torch.Tensor) -> torch.Tensor:
     return torch.stack(rows, dim=-1)
 
 
+def roll_pitch_yaw(quat: torch.Tensor) -> torch.Tensor:
+    """Angles (z-y'-x'') about x, y and z whose turns make R(quat) = Rz Ry Rx, rad. (..., 4) -> (..., 3)."""
+    w, x, y, z = quat.unbind(-1)
+    roll = torch.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
+    pitch = torch.asin((2.0 * (w * y - z * x)).clamp(-1.0, 1.0))
+    yaw = torch.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return torch.stack([roll, pitch, yaw], dim=-1)
+
+
 def multiply(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Hamilton product: first `right`, then `left`. (..., 4) each."""
     w1, x1, y1, z1 = left.unbind(-1)

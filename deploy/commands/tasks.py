@@ -56,7 +56,7 @@ def _show(task: "Task", console: "Console") -> None:
         f"[bold]{task.name}[/]  {task.description}\n"
         f"robot {robot.name} ({len(robot.joints)} joints, {len(robot.rotors)} rotors), {1 / task.period:.0f} Hz control, "
         f"{task.substeps} physics steps of {1000 * task.physics_dt:.1f} ms a tick, episodes of {task.episode_length:.0f} s\n"
-        f"command {contract.command.signal}; {observation_width(contract)} observations, {len(contract.action.joints)} actions "
+        f"command {contract.need_command().signal}; {observation_width(contract)} observations, {len(contract.action.joints)} actions "
         f"({contract.action.kind})\n{_settings(task.name)}",
         soft_wrap=True,
     )
@@ -133,7 +133,7 @@ def _observation(task: "Task"):  # noqa: ANN202
     table = Table(_whole("observation"), "values", "scale", "unit", "what it is")
     for term in contract.observation:
         spec = OBSERVATION_TERMS[term.name]
-        history = f", the last {term.history}" if term.history > 1 else ""
+        history = f", {len(term.lags)} samples" if len(term.lags) > 1 else ""
         table.add_row(
             term.name, str(term_width(term, contract)), f"{term.scale:g}", spec.unit, spec.description + history
         )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from isthmus.hardware.plugins import plugins
 
-from ..contract import Contract, ContractError, check_contract
+from ..contract import Contract, ContractError
+from ..contract_checks import check_contract
 from .cartpole_balance import cartpole_balance
 from .go2_velocity import go2_velocity, go2_velocity_rough
 from .hand_rotate import hand_rotate

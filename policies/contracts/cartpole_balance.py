@@ -20,7 +20,7 @@ def cartpole_balance() -> Contract:
             ObservationTerm(name="command", scale=1.0),
             ObservationTerm(name="last_action", scale=1.0),
         ),
-        action=JointEffort(joints=("slider",), scale=10.0),
+        action=JointEffort(joints=("slider",), scale=10.0, clip=1.0),
         command=CommandSpec(signal="command.cart", workspace=None, low=(-1.0,), high=(1.0,)),
         chain=None,
         latency_s=(0.0, 0.02),

@@ -29,6 +29,7 @@ def quadrotor_hover() -> Contract:
             ObservationTerm(name="last_action", scale=1.0),
         ),
         action=RotorSpeed(
+            clip=1.0,
             rotors=tuple(rotor.name for rotor in robot.rotors),
             hover=hover,
             scale=0.3 * hover,

@@ -7,9 +7,9 @@ import onnx
 import torch
 
 from ..bundle import Bundle, Manifest, Provenance, ResidualInfo, StateSpec, load_bundle
+from ..bundle_writer import write_bundle
 from ..compose import compose
 from .corrections import LearnedResidual
-from .export import write_bundle
 from .graph import ContractGraph
 
 
@@ -59,10 +59,11 @@ def composed_golden_rows(base: Bundle, learned: LearnedResidual) -> dict[str, np
     rows: dict[str, list[torch.Tensor]] = {"joint_target_next": [], "residual_action": [], "gate": []}
     for row in range(len(golden["base_action"])):
         now = {name: values[row : row + 1] for name, values in golden.items()}
-        observation, state = graph.observe(now, state)
+        observation, seen = graph.observe(now, state)
         residual, _, gate = learned.module(observation, now["base_action"], gate)
         action = now["base_action"].clamp(-1.0, 1.0) + gate * residual
-        rows["joint_target_next"].append(graph.act(action, now))
+        rows["joint_target_next"].append(graph.act(action, now, seen)[0])
+        _, state = graph.act(now["base_action"], now, seen)  # of the base, which knows nothing of a residual
         rows["residual_action"].append(residual)
         rows["gate"].append(gate)
     return {name: values.numpy() for name, values in golden.items()} | {

@@ -74,7 +74,7 @@ class BaseReplay:
             "joint_pos": ticks["joint_pos"][:, order] + joint_shift,
             "joint_vel": ticks["joint_vel"][:, order],
             "joint_target": ticks["joint_target"][:, order] + joint_shift,
-            self.contract.command.signal: ticks["target"],
+            self.contract.need_command().signal: ticks["target"],
         }
         rows = {name: signals[name].astype(np.float32)[:, None, :] for name in self._signals}
         state = {name: np.zeros(shape, dtype=np.float32) for name, shape in self._states.items()}
@@ -145,7 +145,7 @@ def human_action(episode: Episode, contract: Contract) -> np.ndarray:
     """Executed increment of the driven joints in action units, within +-1, shape (T, a)."""
     order = [episode.joint_names.index(name) for name in contract.action.joints]
     increment = episode.ticks["executed_target"][:, order] - episode.ticks["joint_target"][:, order]
-    return np.clip(increment / contract.action.scale, -1.0, 1.0)
+    return np.clip(increment / np.asarray(contract.action.scale), -1.0, 1.0)
 
 
 def _labels(episode: Episode, lead_in_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -53,8 +53,9 @@ class ContractEnv(TensorState, VecEnv):
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict]:
         """One control tick; see rsl_rl.env.VecEnv."""
-        self.state = self.graph.remember(self.state, actions)
-        self.world.write(self.graph.act(actions, self._signals))
+        actions = actions.clone()  # the caller's own stay as they are
+        target, self.state = self.graph.act(actions, self._signals, self.state)
+        self.world.write(target)
         self.world.step()
         self.episode_length_buf += 1
         self._truth = Truth(self.world, action=actions, last_action=self._last_action)
@@ -73,7 +74,7 @@ class ContractEnv(TensorState, VecEnv):
             self.world.failures += int(failed.sum())
             self.world.ended(ids, self.statistics.success(ids, time_outs))
             log |= {f"/curriculum/{name}": torch.tensor(value) for name, value in self.world.curriculum_log().items()}
-        self._last_action, before = actions.clone(), self._last_action
+        self._last_action, before = actions, self._last_action
         self._restart(ids, before)
         self._observe()
         return self.get_observations(), reward, done, {"time_outs": time_outs, "log": log}

@@ -2,22 +2,22 @@
 
 import tempfile
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
-from onnx import helper
 from torch import nn
 
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, Manifest, Provenance, StateSpec, encode_metadata, load_bundle, seal, target_output
+from ..bundle import Bundle, Manifest, Provenance, StateSpec, load_bundle, target_output
+from ..bundle_writer import write_bundle
 from ..contract import Contract
+from ..onnx_graph import policy_model
+from ..onnx_nodes import OPSET
 from .graph import PolicyGraph
 
-OPSET = 18
 GOLDEN_ROWS = 64
 
 
@@ -40,47 +40,28 @@ def export_bundle(path: Path, contract: Contract, network: nn.Module, world: Wor
     return load_bundle(path)
 
 
-def write_bundle(path: Path, model: onnx.ModelProto, manifest: Manifest, golden: Mapping[str, np.ndarray]) -> None:
-    """Attach manifest and golden rows to a model and write it, whole or not at all."""
-    helper.set_model_props(model, encode_metadata(manifest, golden))
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(seal(model.SerializeToString()))
-    temporary.replace(path)
-
-
 def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:
-    """The graph as ONNX: static batch 1, weights inline."""
-    contract = graph.contract_graph.contract
-    sizes = [contract.signal_width(name) for name in graph.signal_names]
-    sizes += graph.state_widths.values()
+    """The contract's plan around the network, as ONNX: static batch 1, weights inline."""
+    network, memory = graph.network, getattr(graph.network, "state_widths", {})
+    sizes = [graph.observation_width, *memory.values()]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "graph.onnx"
-        _torch_export(graph, sizes, path)
+        path = Path(folder) / "network.onnx"
+        _torch_export(network, sizes, list(memory), path)
         model = onnx.load(str(path))
-    _keep_inputs(model, graph.input_names, sizes)
-    onnx.checker.check_model(model)
-    return model
+    return policy_model(graph.contract_graph.contract, model, memory=memory)
 
 
-def _keep_inputs(model: onnx.ModelProto, names: list[str], sizes: list[int]) -> None:
-    """Add the inputs that the exporter left out because this contract does not use them: a runtime gives every signal."""
-    present = {value.name for value in model.graph.input}
-    for name, size in zip(names, sizes, strict=True):
-        if name not in present:
-            model.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, size]))
-
-
-def _torch_export(graph: PolicyGraph, sizes: list[int], path: Path) -> None:
+def _torch_export(network: nn.Module, sizes: list[int], memory: list[str], path: Path) -> None:
     with warnings.catch_warnings():
         # Of networks with memory: theirs is an input, and the batch is 1.
         warnings.filterwarnings("ignore", message="Exporting a model to ONNX with a batch_size other than 1")
         warnings.filterwarnings("ignore", module="torch.nn.modules.rnn")
         torch.onnx.export(
-            graph,
+            network,
             tuple(torch.zeros(1, size) for size in sizes),
             str(path),
-            input_names=graph.input_names,
-            output_names=graph.output_names,
+            input_names=["observation", *(f"state.{name}" for name in memory)],
+            output_names=["action", *(f"next.{name}" for name in memory)],
             opset_version=OPSET,
             dynamo=False,  # the other exporter writes the weights to a second file
         )

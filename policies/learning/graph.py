@@ -1,190 +1,230 @@
-"""A contract compiled to torch: the same module trains, and is exported to ONNX with the network."""
+"""A contract's plan in torch: what trains follows it, and golden rows come from it."""
 
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import nn
 
 from isthmus.hardware.kinematics import joint_frames, tip_error
-from isthmus.sim.columns import columns
-from isthmus.sim.rotations import rotation_matrix
+from isthmus.sim.columns import Columns, columns, runs
+from isthmus.sim.rotations import roll_pitch_yaw, rotation_matrix
 
+from .. import plan
 from ..bundle import target_output
-from ..contract import (
-    Contract,
-    JointEffort,
-    JointIncrement,
-    JointPosition,
-    ObservationTerm,
-    RotorSpeed,
-    check_contract,
-    observation_width,
-    term_width,
-)
+from ..contract import Contract, ContractError, JointIncrement, JointIntegral, observation_width
+from ..plan import Block, action_plan, clock_cycle, observation_plan, state_widths
 
 Signals = Mapping[str, torch.Tensor]
 State = dict[str, torch.Tensor]
 
-LAST_ACTION = "last_action"
+_PHASE = "phase"  # of now; no state
 
 
 class ContractGraph(nn.Module):
     """Signals -> observation, and action -> targets. Tensors are float32 of shape (batch, width)."""
 
-    default_pos: torch.Tensor
+    offset: torch.Tensor
+    scale: torch.Tensor
+    _lower: torch.Tensor
+    _upper: torch.Tensor
+    _zero_filled: torch.Tensor
+    action_scale: torch.Tensor
+    action_offset: torch.Tensor
     lower: torch.Tensor
     upper: torch.Tensor
-    all_default_pos: torch.Tensor
-    scale: torch.Tensor
-    _scatter: torch.Tensor
+    _clip_low: torch.Tensor
+    _clip_high: torch.Tensor
+    _others: torch.Tensor
 
     def __init__(self, contract: Contract) -> None:
         super().__init__()
-        check_contract(contract)
         self.contract = contract
-        names = contract.joint_names
-        rotors = isinstance(contract.action, RotorSpeed)
-        places = [] if rotors else [names.index(name) for name in contract.action.joints]
-        chain = () if contract.chain is None else contract.chain.joint_names
-        self._driven, self._chain = columns(places), columns([names.index(name) for name in chain])
-        self._drives_all = places == list(range(len(names)))
-        driven = [contract.joints[i] for i in places]
-        for key in ("default_pos", "lower", "upper"):
-            self.register_buffer(key, torch.tensor([getattr(joint, key) for joint in driven]), persistent=False)
-        every = torch.tensor([joint.default_pos for joint in contract.joints])
-        self.register_buffer("all_default_pos", every, persistent=False)
-        mask = torch.zeros(len(driven), len(names))
-        mask[torch.arange(len(driven)), places] = 1.0
-        self.register_buffer("_scatter", mask, persistent=False)
-        scales = [term.scale for term in contract.observation for _ in range(term_width(term, contract))]
-        self.register_buffer("scale", torch.tensor(scales), persistent=False)
-        self._terms = {term.name for term in contract.observation}
-        self._histories = history_names(contract.observation)
-        self._state_names = tuple(self.state_widths)
+        self.state_widths = state_widths(contract)
+        self._seen, self._done = seen, done = observation_plan(contract), action_plan(contract)
+        reference = [block.source for block in seen.blocks if block.source.startswith("reference.")]
+        if reference:
+            raise ContractError(f"contract: {reference} are computed by an imported graph, which torch does not have")
+        for name, numbers in (
+            ("offset", seen.offset), ("scale", seen.scale), ("_lower", seen.lower), ("_upper", seen.upper),
+            ("action_scale", done.scale), ("action_offset", done.offset), ("lower", done.lower), ("upper", done.upper),
+            ("_clip_low", done.clip_low), ("_clip_high", done.clip_high),
+            ("_others", np.zeros(0) if done.others is None else done.others),
+        ):  # fmt: skip
+            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float32), persistent=False)
+        self.register_buffer("_zero_filled", torch.tensor(seen.zero_filled), persistent=False)
+        self._bounded = bool(np.isfinite([done.clip_low, done.clip_high]).any())
+        self._limited = bool(np.isfinite([done.lower, done.upper]).any())
+        self._shifts, self._clips = bool(seen.offset.any()), bool(np.isfinite([seen.lower, seen.upper]).any())
+        self._columns = [columns(list(block.columns)) for block in seen.blocks]
+        self._kept, self._pick = columns(seen.kept.tolist()), runs(seen.pick.tolist())
+        self._driven, self._scatter = columns(list(done.driven)), runs(done.scatter.tolist())
+        if contract.chain is not None:
+            self._chain = columns([contract.joint_names.index(name) for name in contract.chain.joint_names])
 
     @property
     def num_actions(self) -> int:
-        """Width of the network's action."""
-        return len(self.contract.action.joints)
-
-    @property
-    def state_widths(self) -> dict[str, int]:
-        """Width of each state tensor; all are zero at reset."""
-        widths = {}
-        for term, name in zip(self.contract.observation, self._histories, strict=True):
-            if name is not None:
-                widths[name] = term_width(term, self.contract) // term.history * (term.history - 1)
-        started = {"started": 1} if widths else {}
-        last = {LAST_ACTION: self.num_actions} if LAST_ACTION in self._terms else {}
-        return {**started, **widths, **last}
+        """Width of what the network gives: its action, or a whole chunk of them."""
+        return len(self.contract.action.joints) * self.contract.action.chunk
 
     def observe(self, signals: Signals, state: State) -> tuple[torch.Tensor, State]:
-        """Observation (batch, observation_width) and the next state; `remember` completes it with the action."""
-        raw = self._raw_terms(signals, state)
-        blocks, following = [], {}
-        for term, key in zip(self.contract.observation, self._histories, strict=True):
-            value = raw[term.name]
-            if term.clip is not None:
-                value = torch.clamp(value, -term.clip, term.clip)
-            if key is not None:
-                value = torch.cat([self._past(state, key, value, term.history - 1), value], dim=-1)
-                following[key] = value[:, value.shape[1] // term.history :]
-            blocks.append(value)
-        if following:
-            following["started"] = torch.ones_like(state["started"])
-        return torch.cat(blocks, dim=-1) * self.scale, {
-            name: following[name] for name in self._state_names if name in following
-        }
+        """Observation (batch, observation_width), and the state with what was seen; `act` completes it."""
+        following = {**state, **self._clock(signals, state)}
+        blocks = zip(self._seen.blocks, self._columns, strict=True)
+        sample = torch.cat([self._raw(block, places, signals, following) for block, places in blocks], dim=-1)
+        if self._shifts:
+            sample = sample - self.offset
+        if self._clips:
+            sample = torch.clamp(sample, self._lower, self._upper)
+        sample = sample * self.scale
+        if plan.TICKS in self.state_widths:
+            following[plan.TICKS] = state[plan.TICKS] + 1.0
+        following.pop(_PHASE, None)
+        if self._seen.frames == 1:
+            return self._picked(sample), following
+        past, kept = self._past(sample, state), sample[:, self._kept]
+        following[plan.HISTORY] = torch.cat([past[:, kept.shape[1] :], kept], dim=-1)
+        if plan.STARTED in self.state_widths:
+            following[plan.STARTED] = torch.ones_like(state[plan.STARTED])
+        return self._picked(torch.cat([past, sample], dim=-1)), following
 
-    def _past(self, state: State, key: str, value: torch.Tensor, count: int) -> torch.Tensor:
-        """The `count` values before this one; those from before an episode were the same as its first."""
-        started = state["started"] > 0.5
-        traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-        if not traced and bool(started.all()):  # as nearly always, and several times as fast
-            return state[key]
-        before = state[key].unflatten(-1, (count, value.shape[1]))
-        return torch.where(started[:, None], before, value[:, None]).flatten(1)
+    def act(self, action: torch.Tensor, signals: Signals, state: State) -> tuple[torch.Tensor, State]:
+        """Targets in the unit of the action's signal, and the next state.
 
-    def remember(self, following: State, action: torch.Tensor) -> State:
-        """The next state in full, once the network's action (batch, a) is known."""
-        return {**following, LAST_ACTION: self._clipped(action)} if LAST_ACTION in self._terms else following
-
-    def act(self, action: torch.Tensor, signals: Signals) -> torch.Tensor:
-        """Targets (batch, n) in the unit of the action's signal, for an action (batch, a); see the actions of contract.py."""
-        rule = self.contract.action
-        clipped = self._clipped(action)
+        Args:
+            action: what the network gave, (batch, num_actions).
+            signals: those of the observation.
+            state: as `observe` returned it.
+        """
+        rule, following = self.contract.action, dict(state)
+        action = self._from_chunk(action, following)
+        clipped = torch.clamp(action, self._clip_low, self._clip_high) if self._bounded else action
+        for name, value in ((plan.LAST_ACTION, clipped), (plan.LAST_ACTION_RAW, action)):
+            if name in self.state_widths:
+                following[name] = value
+        if rule.smoothing < 1.0:
+            clipped = following[plan.SMOOTHED] = torch.lerp(state[plan.SMOOTHED], clipped, rule.smoothing)
+        change = clipped * self.action_scale
         if isinstance(rule, JointIncrement):
-            previous, measured = signals["joint_target"][:, self._driven], signals["joint_pos"][:, self._driven]
-            target = previous + rule.scale * clipped
+            measured = signals["joint_pos"][:, self._driven]
+            target = signals["joint_target"][:, self._driven] + change
             target = torch.minimum(torch.maximum(target, measured - rule.max_lead), measured + rule.max_lead)
-            return self._onto_all(torch.minimum(torch.maximum(target, self.lower), self.upper), signals, previous)
-        if isinstance(rule, JointPosition):
-            target = self.default_pos + rule.scale * clipped
-            previous = signals["joint_target"][:, self._driven]
-            return self._onto_all(torch.minimum(torch.maximum(target, self.lower), self.upper), signals, previous)
-        if isinstance(rule, JointEffort):
-            return (rule.scale * clipped) @ self._scatter
-        return torch.clamp(rule.hover + rule.scale * clipped, 0.0, rule.max_speed)
+        elif isinstance(rule, JointIntegral):
+            total = state[plan.INTEGRAL] + change
+            total = torch.clamp(total, self.lower - self.action_offset, self.upper - self.action_offset)
+            target, following[plan.INTEGRAL] = self.action_offset + total, total
+        else:
+            target = self.action_offset + change
+        if self._limited:
+            target = torch.clamp(target, self.lower, self.upper)
+        return self._onto_all(target, signals), following
 
-    def _onto_all(self, target: torch.Tensor, signals: Signals, previous: torch.Tensor) -> torch.Tensor:
-        """Targets of all joints: those not driven keep their executed target."""
-        if self._drives_all:
+    def first(self, action: torch.Tensor, state: State) -> torch.Tensor:
+        """This tick's action (batch, a) of what the network gives (batch, num_actions)."""
+        return self._from_chunk(action, dict(state))
+
+    def _from_chunk(self, action: torch.Tensor, following: State) -> torch.Tensor:
+        """This tick's action of a chunk; a new chunk begins when the one before is used up."""
+        count, chunk = len(self.contract.action.joints), self.contract.action.chunk
+        if chunk == 1:
+            return action
+        left = following[plan.CHUNK_LEFT]
+        waiting = torch.nn.functional.pad(following[plan.CHUNK], (0, count))
+        current = torch.where(left > 0.5, waiting, action)
+        following[plan.CHUNK] = current[:, count:]
+        following[plan.CHUNK_LEFT] = torch.where(left > 0.5, left - 1.0, torch.full_like(left, chunk - 1.0))
+        return current[:, :count]
+
+    def _onto_all(self, target: torch.Tensor, signals: Signals) -> torch.Tensor:
+        """Targets of all joints, those that are not driven included."""
+        if self._done.drives_all:
             return target
-        return signals["joint_target"] + (target - previous) @ self._scatter
+        if self._done.others is None:
+            others = signals["joint_target"]
+        else:
+            others = self._others.expand(target.shape[0], -1)
+        both = torch.cat([target, others], dim=-1)
+        return torch.cat([both[:, run] for run in self._scatter], dim=-1)
 
-    def _clipped(self, action: torch.Tensor) -> torch.Tensor:
-        rule = self.contract.action
-        bound = rule.clip if isinstance(rule, JointPosition) else 1.0
-        return torch.clamp(action, -bound, bound)
+    def _picked(self, both: torch.Tensor) -> torch.Tensor:
+        return both if self._seen.in_order else torch.cat([both[:, run] for run in self._pick], dim=-1)
 
-    def _raw_terms(self, signals: Signals, state: State) -> dict[str, torch.Tensor]:
-        """The terms that the contract uses, before history, scale and clip."""
-        used, raw = self._terms, {}
-        if self.contract.joints:
-            joint_pos, joint_vel = signals["joint_pos"], signals["joint_vel"]
-            raw["joint_pos"] = self._pick(joint_pos) - self.default_pos
-            raw["joint_vel"] = self._pick(joint_vel)
-            if "all_joint_pos" in used:
-                raw["all_joint_pos"] = joint_pos - self.all_default_pos
-            raw["all_joint_vel"] = joint_vel
-            if "joint_lead" in used:
-                raw["joint_lead"] = self._pick(signals["joint_target"] - joint_pos)
-            if used & {"tip_error", "tip_rotation"}:
-                raw |= self._tip_terms(signals)
-        for name in used & {"gyro", "gravity", "base_lin_vel"}:
-            raw[name] = signals[name]
-        if "base_rotation" in used:
-            raw["base_rotation"] = rotation_matrix(signals["base_quat"])
-        command = signals[self.contract.command.signal]
-        if "base_pos_error" in used:
-            raw["base_pos_error"] = command - signals["base_pos"]
-        raw["target"] = raw["command"] = command
-        if LAST_ACTION in used:
-            raw[LAST_ACTION] = state[LAST_ACTION]
-        return raw
+    def _past(self, sample: torch.Tensor, state: State) -> torch.Tensor:
+        """The samples before this one, (batch, history_width); those from before an episode are as its first, or 0."""
+        past = state[plan.HISTORY]
+        if plan.STARTED not in self.state_widths:
+            return past
+        started = state[plan.STARTED] > 0.5
+        if bool(started.all()):  # as nearly always, and several times as fast
+            return past
+        first = torch.where(self._zero_filled, 0.0, sample[:, self._kept]).repeat(1, self._seen.frames - 1)
+        return torch.where(started, past, first)
 
-    def _pick(self, values: torch.Tensor) -> torch.Tensor:
-        """The driven joints' values."""
-        return values[:, self._driven]
+    def _clock(self, signals: Signals, state: State) -> State:
+        """Phases of now, (batch, phases) cycles, and the clock's next state."""
+        clock = self.contract.clock
+        if clock is None or plan.CLOCK not in self.state_widths:
+            return {}
+        count, cycle = state[plan.CLOCK], clock_cycle(self.contract)
+        begin, following, small = _row(clock.start, count), {}, None
+        if clock.still_below is not None:
+            small = self._small(signals)
+            left = (state[plan.STANDING] > 0.5) & ~small
+            restarted = (state[plan.RESTARTED] > 0.5) | left
+            count = torch.where(left, 0.0, count)
+            begin = torch.where(restarted, _row(clock.restart, count), begin)
+            following = {plan.STANDING: small.float(), plan.RESTARTED: restarted.float()}
+        passed = count if cycle is None else count / cycle
+        phase = torch.frac(begin + passed)
+        if small is not None:
+            phase = torch.where(small, _row(clock.still, count), phase)
+        step = clock.frequency * self.contract.period_ns * 1e-9
+        after = torch.frac(count + step) if cycle is None else torch.remainder(count + 1.0, cycle)
+        return {**following, plan.CLOCK: after, _PHASE: phase}
 
-    def _tip_terms(self, signals: Signals) -> dict[str, torch.Tensor]:
-        assert self.contract.chain is not None
-        chain, joint_pos, terms = self.contract.chain, signals["joint_pos"][:, self._chain], {}
-        if "tip_error" in self._terms:
-            terms["tip_error"] = tip_error(chain, joint_pos, signals["command.target"], torch)
-        if "tip_rotation" in self._terms:
-            terms["tip_rotation"] = joint_frames(chain, joint_pos, torch)[0][-1].reshape(-1, 9)
-        return terms
+    def _small(self, signals: Signals) -> torch.Tensor:
+        """Whether the clock stands: every part of the command is small, (batch, 1) bool."""
+        clock, command = self.contract.clock, signals[self.contract.need_command().signal]
+        assert clock is not None and clock.still_below is not None
+        sizes = [command[:, list(part)].square().sum(-1, keepdim=True).sqrt() for part in clock.still_parts]
+        return (torch.cat(sizes, dim=-1) < clock.still_below).all(-1, keepdim=True)
+
+    def _raw(self, block: Block, places: Columns, signals: Signals, state: State) -> torch.Tensor:
+        """A term's values before offset, clip and scale, (batch, w)."""
+        if block.constant:
+            return _row(block.constant, next(iter(signals.values())))
+        if block.source in signals:
+            return signals[block.source][:, places]
+        if block.source.startswith("state."):
+            return state[block.source.removeprefix("state.")][:, places]
+        if block.source == "joint_lead":
+            return signals["joint_target"][:, places] - signals["joint_pos"][:, places]
+        return self._computed(block.source, signals, state)
+
+    def _computed(self, term: str, signals: Signals, state: State) -> torch.Tensor:
+        if term == "base_rotation":
+            return rotation_matrix(signals["base_quat"])
+        if term == "base_rpy":
+            return roll_pitch_yaw(signals["base_quat"])
+        if term == "base_pos_error":
+            return signals["command.position"] - signals["base_pos"]
+        if term == "time":
+            return state[plan.TICKS] * (self.contract.period_ns * 1e-9)
+        if term == "phase":
+            return state[_PHASE]
+        if term in ("phase_sin", "phase_cos"):
+            angle = 2.0 * math.pi * state[_PHASE]
+            return torch.sin(angle) if term == "phase_sin" else torch.cos(angle)
+        chain, joint_pos = self.contract.reach_chain(), signals["joint_pos"][:, self._chain]
+        if term == "tip_error":
+            return tip_error(chain, joint_pos, signals["command.target"], torch)
+        return joint_frames(chain, joint_pos, torch)[0][-1].reshape(-1, 9)
 
 
-def history_names(terms: tuple[ObservationTerm, ...]) -> list[str | None]:
-    """The state in which each term keeps its earlier samples, None without any; a term given again has its own, "history.<name>.2"."""
-    names: list[str | None] = []
-    for term in terms:
-        before = sum(name is not None and name.split(".")[1] == term.name for name in names)
-        again = f".{before + 1}" if before else ""
-        names.append(f"history.{term.name}{again}" if term.history > 1 else None)
-    return names
+def _row(numbers: tuple[float, ...], like: torch.Tensor) -> torch.Tensor:
+    """(batch, w) of the same numbers."""
+    return torch.tensor(numbers, dtype=torch.float32, device=like.device).expand(like.shape[0], -1)
 
 
 def network_state_widths(network: nn.Module) -> dict[str, int]:
@@ -205,7 +245,7 @@ def run_network(network: nn.Module, observation: torch.Tensor, state: State) -> 
 
 
 class PolicyGraph(nn.Module):
-    """Contract and network in one module with flat inputs and outputs, as it is exported."""
+    """Contract and network in one module with the inputs and outputs of a bundle's graph."""
 
     def __init__(self, contract: Contract, network: nn.Module) -> None:
         """Args: network: observation (batch, d) -> action (batch, a), normaliser included; see `run_network` for one with memory."""
@@ -234,8 +274,9 @@ class PolicyGraph(nn.Module):
         state = dict(zip(self.state_names, inputs[len(self.signal_names) :], strict=True))
         observation, following = self.contract_graph.observe(signals, state)
         action, memory = run_network(self.network, observation, state)
-        following = {**self.contract_graph.remember(following, action), **memory}
-        target = self.contract_graph.act(action, signals)
+        target, following = self.contract_graph.act(action, signals, following)
+        following = {**following, **memory}
+        action = self.contract_graph.first(action, state)
         none = torch.zeros_like(action[:, :1])
-        parts = (observation, action, torch.zeros_like(action), none, none + 0.0)
+        parts = (observation, action, torch.zeros_like(action), none, none)
         return (target, *parts, *(following[name] for name in self.state_names))

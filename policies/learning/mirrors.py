@@ -127,8 +127,21 @@ def parameter_mirror(name: str, world: World, reflection: Reflection) -> Mirror:
 
 
 def _term_mirror(term: ObservationTerm, contract: Contract, reflection: Reflection) -> Mirror:
-    """Of one block of the observation, history included."""
-    if term.name in ("joint_pos", "joint_vel", "joint_lead", "last_action"):
+    """Of one block of the observation, all lags included."""
+    if term.joints is not None or contract.layout == "time":
+        raise MirrorError(
+            f"observation term {term.name!r} is of some joints only, or laid out by time: its mirror image is not known"
+        )
+    if term.name in (
+        "joint_pos",
+        "joint_pos_abs",
+        "joint_vel",
+        "joint_target",
+        "joint_target_offset",
+        "joint_lead",
+        "last_action",
+        "last_action_raw",
+    ):
         block = _driven(contract, reflection)
     elif term.name in ("all_joint_pos", "all_joint_vel"):
         block = joint_mirror(contract.joint_names, reflection.pairs, reflection.signs)
@@ -143,7 +156,7 @@ def _term_mirror(term: ObservationTerm, contract: Contract, reflection: Reflecti
         block = Mirror(permutation=tuple(range(9)), signs=tuple(a * b for a in signs for b in signs))
     else:
         raise MirrorError(f"observation term {term.name!r} has no known mirror image, so symmetry cannot be used")
-    return repeated(block, term.history)
+    return repeated(block, len(term.lags))
 
 
 def _driven(contract: Contract, reflection: Reflection) -> Mirror:

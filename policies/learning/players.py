@@ -56,8 +56,9 @@ class NetworkPlayer:
             else observation
         )
         action, memory = run_network(self._network, seen, self._state)
-        self._state = {**self._graph.remember(following, action), **memory}
-        return action, self._graph.act(action, signals)
+        target, following = self._graph.act(action, signals, following)
+        self._state = {**following, **memory}
+        return action, target
 
 
 class UntrainedPlayer:
@@ -67,9 +68,11 @@ class UntrainedPlayer:
         self._graph, self._actions = graph, actions
         self.num_actions = graph.num_actions
         self._generator = torch.Generator().manual_seed(seed)
+        self._state: dict[str, torch.Tensor] = {}
 
     def reset(self, world: World) -> None:
         """See Player."""
+        self._state = {name: torch.zeros(world.num_envs, width) for name, width in self._graph.state_widths.items()}
 
     def act(self, signals: Signals, truth: Truth) -> tuple[torch.Tensor, torch.Tensor]:
         """See Player."""
@@ -77,7 +80,9 @@ class UntrainedPlayer:
         action = torch.zeros(count, self.num_actions)
         if self._actions == "random":
             action = 2.0 * torch.rand(count, self.num_actions, generator=self._generator) - 1.0
-        return action, self._graph.act(action, signals)
+        _, following = self._graph.observe(signals, self._state)
+        target, self._state = self._graph.act(action, signals, following)
+        return action, target
 
 
 class BundlePlayer:

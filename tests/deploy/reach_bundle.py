@@ -8,7 +8,7 @@ import torch
 from isthmus.hardware.kinematics import joint_frames
 from isthmus.hardware.robot import load_robot
 from isthmus.policies.bundle import Bundle, Provenance
-from isthmus.policies.contract import Contract, ObservationTerm
+from isthmus.policies.contract import Contract, ObservationTerm, history
 from isthmus.policies.contracts.so101_reach import so101_reach
 from isthmus.policies.learning.export import export_bundle
 from isthmus.sim.mujoco_engine import MujocoEngine
@@ -57,7 +57,7 @@ def reach_contract() -> Contract:
     observation = (
         ObservationTerm(name="joint_pos", scale=1.0),
         ObservationTerm(name="joint_vel", scale=1.0),
-        ObservationTerm(name="joint_lead", scale=1.0, history=2),
+        ObservationTerm(name="joint_lead", scale=1.0, lags=history(2)),
         ObservationTerm(name="target", scale=1.0),
     )
     return replace(so101_reach(), observation=observation)

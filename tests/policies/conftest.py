@@ -11,7 +11,15 @@ import torch
 
 from isthmus.hardware.kinematics import KinematicChain, chain_from_mjcf, joint_frames, tip_jacobian, tip_position
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.contract import SCHEMA, CommandSpec, Contract, JointIncrement, ObservationTerm, contract_joints
+from isthmus.policies.contract import (
+    SCHEMA,
+    CommandSpec,
+    Contract,
+    JointIncrement,
+    ObservationTerm,
+    contract_joints,
+    history,
+)
 from isthmus.policies.episode import Episode, Source, tick_dtype
 from isthmus.policies.learning.export import to_onnx
 from isthmus.policies.learning.graph import PolicyGraph
@@ -59,10 +67,10 @@ def so101_contract() -> Contract:
         observation=(
             ObservationTerm(name="joint_pos", scale=1.0),
             ObservationTerm(name="joint_vel", scale=0.1),
-            ObservationTerm(name="joint_lead", scale=1.0, history=2),
+            ObservationTerm(name="joint_lead", scale=1.0, lags=history(2)),
             ObservationTerm(name="target", scale=1.0),
         ),
-        action=JointIncrement(joints=chain.joint_names, scale=0.04, max_lead=0.25),
+        action=JointIncrement(joints=chain.joint_names, scale=0.04, max_lead=0.25, clip=1.0),
         command=CommandSpec(signal="command.target", workspace=robot.workspace),
         chain=chain,
         latency_s=(0.0, 0.0),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from isthmus.policies.compose import REPLACED, ComposeError, compose
+from isthmus.policies.compose import RESIDUAL_OUTPUTS, ComposeError, compose
 from isthmus.policies.learning.residual import GatedResidual, GateNet, ResidualNet, export_residual, hysteresis
 
 ACTIONS, OBSERVATIONS = 5, 5 + 5 + 2 * 5 + 3
@@ -90,7 +90,7 @@ def test_with_the_gate_closed_the_composed_policy_is_the_base(base, contract, ex
     assert together["gate"].max() == 0.0
     assert np.abs(together["residual_action"]).max() > 0.1  # a residual is there, the gate keeps it out
     np.testing.assert_allclose(together["joint_target_next"], alone["joint_target_next"], atol=1e-6)
-    for name in ("observation", "base_action", "next.started", "next.history.joint_lead"):
+    for name in ("observation", "base_action", "next.started", "next.history"):
         np.testing.assert_array_equal(together[name], alone[name])
 
 
@@ -199,8 +199,12 @@ def test_the_gate_state_is_the_only_new_state_and_the_weights_of_the_base_are_un
         if tensor.name in weights:
             assert weights[tensor.name] == numpy_helper.to_array(tensor).tobytes()
     kept = {output: node for node in model.graph.node for output in node.output}
-    shared = [node for node in base.graph.node if node.output[0] in kept and node.output[0] not in REPLACED]
-    assert len(shared) > 0.8 * len(base.graph.node)  # all but the base's own increment rule and empty parts
+    shared = [
+        node
+        for node in base.graph.node
+        if node.output[0] in kept and node.output[0] not in ("joint_target_next", *RESIDUAL_OUTPUTS)
+    ]
+    assert len(shared) > 0.6 * len(base.graph.node)  # all but the base's own increment rule and empty parts
     for node in shared:  # constants may be nodes
         same = kept[node.output[0]]
         assert same.op_type == node.op_type and list(same.input) == list(node.input)

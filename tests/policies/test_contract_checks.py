@@ -13,8 +13,9 @@ from isthmus.policies.contract import (
     JointPosition,
     ObservationTerm,
     bind,
-    check_contract,
+    history,
 )
+from isthmus.policies.contract_checks import check_contract
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.fit import fit, fit_in_order
 from isthmus.policies.learning.graph import ContractGraph
@@ -50,9 +51,10 @@ def fitted(name, contract, check=fit):
         (observing(CARTPOLE, clip=0.0), "'last_action': clip must be positive, got 0.0"),
         (observing(CARTPOLE, clip=-1.0), "'last_action': clip must be positive, got -1.0"),
         (observing(CARTPOLE, scale=0.0), "'last_action': scale 0.0 must not be 0"),
-        (observing(CARTPOLE, history=0), "'last_action': history 0 must be a whole number of samples"),
-        (observing(CARTPOLE, history=-2), "'last_action': history -2 must be"),
-        (observing(CARTPOLE, history=1.5), r"'last_action': history 1\.5 must be"),
+        (observing(CARTPOLE, lags=()), r"'last_action': lags \(\) must be whole numbers of ticks"),
+        (observing(CARTPOLE, lags=(-2,)), r"'last_action': lags \(-2,\) must be"),
+        (observing(CARTPOLE, lags=(1.5,)), r"'last_action': lags \(1\.5,\) must be"),
+        (observing(CARTPOLE, lags=(10**6,)), r"must be whole numbers of ticks, 0 \.\. 1000"),
         (replace(CARTPOLE, observation=()), "observation is empty"),
         (observing(CARTPOLE, name="target"), "'target' needs command.target, but the command is 'command.cart'"),
         (observing(CARTPOLE, name="tip_error"), "'tip_error' needs command.target"),
@@ -62,7 +64,7 @@ def fitted(name, contract, check=fit):
         (observing(QUADROTOR, name="all_joint_vel"), "'all_joint_vel' is of joints, but"),
         (acting(GO2, clip=0.0), "action.clip must be positive, got 0.0"),
         (acting(GO2, clip=-1.0), "action.clip must be positive, got -1.0"),
-        (acting(GO2, scale=-0.1), "action.scale must be positive, got -0.1"),
+        (acting(GO2, scale=0.0), r"action.scale 0\.0 must not be 0: a joint would never move"),
         (acting(REACH, max_lead=0.0), "action.max_lead must be positive"),
         (acting(QUADROTOR, hover=0.0), "action.hover must be positive, got 0.0"),
         (acting(QUADROTOR, max_speed=-1.0), "action.max_speed must be positive, got -1.0"),
@@ -105,7 +107,7 @@ def test_every_own_contract_fits_its_task_in_order(name):
 @pytest.mark.parametrize("field", ["default_pos", "lower", "upper", "effort_limit", "velocity_limit", "kp", "kd"])
 def test_a_joint_of_other_numbers_does_not_fit(field):
     first = REACH.joints[0]
-    joint = replace(first, **{field: getattr(first, field) - 0.1})
+    joint = replace(first, **{field: getattr(first, field) + 0.1})
     with pytest.raises(ContractError, match=f"'shoulder_pan': the policy was trained with {field} = .*, the robot has"):
         fitted("so101-reach", replace(REACH, joints=(joint, *REACH.joints[1:])))
 
@@ -148,9 +150,9 @@ def test_joints_in_another_order_are_bound_by_name_and_not_trained():
 
 def test_a_term_that_is_given_again_remembers_on_its_own():
     terms = (
-        ObservationTerm(name="command", scale=1.0, history=2),
+        ObservationTerm(name="command", scale=1.0, lags=history(2)),
         ObservationTerm(name="command", scale=1.0),
-        ObservationTerm(name="command", scale=10.0, clip=0.55, history=3),
+        ObservationTerm(name="command", scale=10.0, clip=0.55, lags=history(3)),
     )
     graph, seen = ContractGraph(replace(CARTPOLE, observation=terms)), []
     state = {name: torch.zeros(1, width) for name, width in graph.state_widths.items()}
@@ -165,18 +167,12 @@ def test_a_term_that_is_given_again_remembers_on_its_own():
     assert seen[0] == pytest.approx([0.5, 0.5, 0.5, 5.0, 5.0, 5.0])
     assert seen[1] == pytest.approx([0.5, 0.6, 0.6, 5.0, 5.0, 5.5])
     assert seen[2] == pytest.approx([0.6, 0.7, 0.7, 5.0, 5.5, 5.5])
-    assert graph.state_widths == {"started": 1, "history.command": 1, "history.command.2": 2}
-
-
-def test_states_of_contracts_without_repetition_keep_their_names():
-    assert list(ContractGraph(REACH).state_widths) == ["started", "history.joint_lead"]
-    hand = ContractGraph(get_contract("hand-rotate")).state_widths
-    assert list(hand) == ["started", "history.joint_pos", "history.joint_lead"]
+    assert graph.state_widths == {"started": 1, "history": 4}  # one sample of each, two ticks back
 
 
 def test_the_checks_leave_contracts_of_every_action_alone():
     check_contract(CARTPOLE)
-    check_contract(replace(CARTPOLE, action=JointEffort(joints=("slider",), scale=1.0)))
+    check_contract(replace(CARTPOLE, action=JointEffort(joints=("slider",), scale=1.0, clip=1.0)))
     check_contract(replace(GO2, action=JointPosition(joints=GO2.joint_names[:1], scale=1.0, clip=1.0)))
     check_contract(
         replace(CARTPOLE, command=CommandSpec(signal="command.cart", workspace=None, low=(0.0,), high=(0.0,)))

@@ -15,7 +15,8 @@ import torch
 
 from isthmus.hardware.robot import load_robot
 from isthmus.hardware.structure import structure, unstructure
-from isthmus.policies.contract import Contract, ContractError, ObservationTerm, bind, check_contract, observation_width
+from isthmus.policies.contract import Contract, ContractError, ObservationTerm, bind, history, observation_width
+from isthmus.policies.contract_checks import check_contract
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.graph import ContractGraph
 
@@ -61,7 +62,7 @@ def test_clip_comes_before_scale():
 
 
 def test_history_is_oldest_first_and_starts_with_copies_of_the_first_sample():
-    graph = ContractGraph(with_observation(ObservationTerm(name="target", scale=1.0, history=3)))
+    graph = ContractGraph(with_observation(ObservationTerm(name="target", scale=1.0, lags=history(3))))
     state, given, seen = zero_state(graph, 1), signals(1), []
     for value in (1.0, 2.0, 3.0, 4.0):
         observation, state = graph.observe({**given, "command.target": torch.full((1, 3), value)}, state)
@@ -74,17 +75,17 @@ def test_an_action_adds_to_the_executed_target_within_lead_and_limits():
     given = signals(1)
     given["joint_pos"] = given["joint_target"] = torch.zeros(1, 6)
     rule = CONTRACT.action
-    moved = graph.act(torch.tensor([[0.5, -2.0, 0.0, 0.0, 1.0]]), given)
+    moved = graph.act(torch.tensor([[0.5, -2.0, 0.0, 0.0, 1.0]]), given, {})[0]
     torch.testing.assert_close(moved, torch.tensor([[0.5, -1.0, 0.0, 0.0, 1.0, 0.0]]) * rule.scale)
     ahead = {**given, "joint_target": torch.full((1, 6), 0.34)}
-    assert torch.allclose(graph.act(torch.ones(1, 5), ahead)[0, :5], torch.tensor(rule.max_lead))
+    assert torch.allclose(graph.act(torch.ones(1, 5), ahead, {})[0][0, :5], torch.tensor(rule.max_lead))
     edge = {**given, "joint_pos": torch.full((1, 6), 1.6), "joint_target": torch.full((1, 6), 1.65)}
-    assert graph.act(torch.ones(1, 5), edge)[0, 3] == pytest.approx(CONTRACT.joints[3].upper)
+    assert graph.act(torch.ones(1, 5), edge, {})[0][0, 3] == pytest.approx(CONTRACT.joints[3].upper)
 
 
 def test_an_undriven_joint_keeps_its_executed_target():
     given = signals(4)
-    target = ContractGraph(CONTRACT).act(torch.ones(4, 5), given)
+    target = ContractGraph(CONTRACT).act(torch.ones(4, 5), given, {})[0]
     torch.testing.assert_close(target[:, 5], given["joint_target"][:, 5])
 
 
