@@ -1,0 +1,4 @@
+static float k_clip(float x, float low, float high)
+{
+    return x < low ? low : (x > high ? high : x);
+}
