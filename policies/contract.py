@@ -105,6 +105,7 @@ class OwnSignal:
     width: int
     unit: str
     description: str
+    needs: tuple[str, ...] = ()  # of a "reference.<what>": the registry's signals that it is computed from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,7 @@ class Contract:
         needed |= {"joint_pos", "joint_vel"} if self.joints else set()
         for term in self.observation:
             needed |= {*OBSERVATION_TERMS[term.name].signals, *(() if term.signal is None else (term.signal,))}
+        needed |= {name for spec in self.own_signals for name in spec.needs}
         own = (spec.name for spec in self.own_signals if not spec.name.startswith(REFERENCE))
         return (*(spec.name for spec in SIGNALS if spec.name in needed), *own)
 

@@ -176,6 +176,8 @@ def _check_own_signals(own: tuple[OwnSignal, ...]) -> None:
                 f"contract: own signal {spec.name!r} must be named command.<what>, sensor.<what> or reference.<what>, and unlike those"
                 f" known: {', '.join(known)}"
             )
+        if unknown := [name for name in spec.needs if name not in known]:
+            raise ContractError(f"contract: own signal {spec.name!r} needs {unknown}; known: {', '.join(known)}")
         if not isinstance(spec.width, int) or spec.width < 1:
             raise ContractError(f"contract: own signal {spec.name!r}: width must be 1 at least, got {spec.width}")
 
