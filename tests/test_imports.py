@@ -18,11 +18,11 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # What `pip install isthmus` does not bring: a module that runs on a robot must be importable without.
 TRAINING_ONLY = (
     *("torch", "mujoco", "genesis", "rsl_rl", "tensordict", "tensorboard", "onnx", "onnxscript"),
-    *("pyarrow", "scipy", "matplotlib", "isthmus.sim"),
+    *("pyarrow", "scipy", "matplotlib", "yaml", "isthmus.sim"),
 )
 NEEDS_TRAINING = (
     *("isthmus.sim", "isthmus.policies.learning", "isthmus.policies.compose", "isthmus.calibration"),
-    "isthmus.hardware.virtual",
+    *("isthmus.hardware.virtual", "isthmus.policies.importers"),
 )
 RUNS_ANYWHERE = ("isthmus.hardware.virtual.client",)
 

@@ -1,0 +1,315 @@
+"""What importers share: numbers with their source, what a user adds to a format, the list of what is missing, and the result.
+
+An importer turns one tool's files into a `Contract` and a network, so that the merged graph takes raw signals and returns what
+that tool's own deployment code computes. Nothing is guessed: what neither the files nor the user's `Facts` say is listed and refused.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import onnx
+
+from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.robot import RobotSpec, load_robot
+from isthmus.hardware.structure import read_toml
+
+from ..contract import Contract, ContractJoint
+
+T = TypeVar("T")
+FLOAT32 = 2.0**-23  # relative step of numbers that tools keep as float32
+
+
+class ImportFailed(IsthmusError, ValueError):
+    """Another tool's policy cannot become a bundle; says which file and value, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Numbers that were read from one place, and how finely they are printed there."""
+
+    values: tuple[float, ...]
+    source: str  # file and key
+    resolution: tuple[float, ...] | None = None  # half a unit of the last printed place each; None: full precision
+
+    def step(self, index: int) -> float:
+        """How far the number meant may be from the number read."""
+        printed = 0.0 if self.resolution is None else self.resolution[index]
+        return printed + FLOAT32 * abs(self.values[index])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where one number of the contract comes from."""
+
+    where: str  # e.g. "kp of FL_hip_joint"
+    source: str  # file and key
+    resolution: float  # half a unit of the last printed place; 0: full precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A policy of another tool, ready to be merged into a bundle graph by `onnx_graph`."""
+
+    contract: Contract
+    network: onnx.ModelProto  # observation -> action, then what it remembers; see `onnx_graph.policy_model`
+    sources: tuple[Source, ...]
+    memory: dict[str, int] = field(default_factory=dict[str, int])  # width of each state that the network keeps
+    reference: onnx.ModelProto | None = None  # computes the contract's "reference.<what>" signals
+    notes: tuple[str, ...] = ()  # what the tool does that a user should know of
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointFacts:
+    """What a user or a robot.toml says of a joint; None where the format says it."""
+
+    default_pos: float | None = None  # rad
+    lower: float | None = None  # rad
+    upper: float | None = None  # rad
+    velocity_limit: float | None = None  # rad/s
+    effort_limit: float | None = None  # N m
+    kp: float | None = None  # N m/rad
+    kd: float | None = None  # N m s/rad
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandFacts:
+    """The range of the command, one number per value."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorJoint:
+    """One joint between the base and the body that a reference motion is anchored to."""
+
+    joint: str
+    axis: Literal["x", "y", "z"]
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, of the joint in the frame of the body before it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What formats lack; read from a TOML file (`read_facts`)."""
+
+    robot: str | None = None  # a robot that ships with isthmus, or any name
+    task: str | None = None
+    period_s: float | None = None
+    latency_s: tuple[float, float] | None = None  # command delay that training saw
+    joints: tuple[str, ...] | None = None  # in the network's order
+    sdk_joints: tuple[str, ...] | None = None  # in the order of the robot's motors
+    action_clip: float | None = None  # of the network's action, either way
+    command: CommandFacts | None = None
+    anchor: tuple[AnchorJoint, ...] | None = (
+        None  # of reference motions: from base to anchor body; () where it is the base
+    )
+    defaults: JointFacts = JointFacts()  # of every joint
+    joint: dict[str, JointFacts] = field(default_factory=dict[str, JointFacts])  # of single joints, by name
+    known: dict[str, JointFacts] = field(
+        default_factory=dict[str, JointFacts]
+    )  # the robot's own numbers, see `robot_facts`
+    source: str = "facts"
+
+    def of(self, joint: str) -> JointFacts:
+        """What is known of one joint."""
+        own = self.joint.get(joint, JointFacts())
+        return replace(self.defaults, **{key: value for key, value in vars(own).items() if value is not None})
+
+
+def read_facts(path: Path) -> Facts:
+    """Facts from a TOML file; raises FormatError naming what it does not know."""
+    return replace(read_toml(path, Facts), source=path.name)
+
+
+def robot_facts(robot: RobotSpec | str, facts: Facts) -> Facts:
+    """The facts, with a robot's own numbers known.
+
+    Limits belong to the robot: its own stand where nobody says otherwise. Gains and default pose belong to the policy.
+    """
+    spec = load_robot(robot) if isinstance(robot, str) else robot
+    keys = tuple(vars(JointFacts()))
+    known = {joint.name: JointFacts(**{key: getattr(joint, key) for key in keys}) for joint in spec.joints}
+    return replace(facts, robot=spec.name, known=known)
+
+
+class Missing:
+    """Collects what nobody says, so that one error names all of it."""
+
+    def __init__(self, path: Path, facts: Facts) -> None:
+        self._path, self._facts, self._lines = path, facts, dict[str, str]()
+
+    def ask(self, value: T | None, key: str, what: str, stand_in: T) -> T:
+        """The value; where there is none, `key` is missing and the stand-in goes on until `check`."""
+        if value is None:
+            self._lines.setdefault(key, what)
+        return stand_in if value is None else value
+
+    def check(self) -> None:
+        """Raise ImportFailed naming everything that is missing."""
+        if self._lines:
+            lines = "".join(f"\n  {key}: {what}" for key, what in self._lines.items())
+            raise ImportFailed(
+                f"{self._path}: the format does not say, and {self._facts.source} does not either:{lines}\n"
+                "Write these keys into a TOML file and give it with the policy"
+            )
+
+
+def printed_step(text: str) -> float:
+    """Half a unit of the last place of a printed number: 0.0005 of "0.250"."""
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    _, _, decimals = mantissa.partition(".")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(decimals))
+
+
+def parse_number(text: str, source: str) -> float:
+    """A finite number; raises ImportFailed naming the source."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ImportFailed(f"{source}: expected a number, got {text!r}") from None
+    if not math.isfinite(number):
+        raise ImportFailed(f"{source}: {text!r} is not finite")
+    return number
+
+
+def parse_csv(text: str, source: str) -> Numbers:
+    """Comma-separated numbers, each with the resolution of its print."""
+    words = text.split(",") if text.strip() else []
+    return Numbers(
+        values=tuple(parse_number(word, source) for word in words),
+        source=source,
+        resolution=tuple(printed_step(word) for word in words),
+    )
+
+
+def agree(what: str, *given: Numbers | None) -> Numbers | None:
+    """The most finely printed of several sources of the same numbers; None where there is none.
+
+    Raises:
+        ImportFailed: two of them differ by more than their prints allow.
+    """
+    sources = [numbers for numbers in given if numbers is not None]
+    for index, first in enumerate(sources):
+        for second in sources[index + 1 :]:
+            _check_agreement(what, first, second)
+    return min(sources, key=lambda numbers: max(numbers.resolution or (0.0,), default=0.0), default=None)
+
+
+def _check_agreement(what: str, first: Numbers, second: Numbers) -> None:
+    if len(first.values) != len(second.values):
+        raise ImportFailed(
+            f"{what}: {first.source} has {len(first.values)} values, {second.source} has {len(second.values)}"
+        )
+    for index, (a, b) in enumerate(zip(first.values, second.values, strict=True)):
+        if not abs(a - b) <= first.step(index) + second.step(index):
+            raise ImportFailed(f"{what}[{index}]: {first.source} says {a}, {second.source} says {b}; make them agree")
+
+
+def build_joints(
+    names: Iterable[str], given: Mapping[str, Numbers], facts: Facts, missing: Missing
+) -> tuple[tuple[ContractJoint, ...], tuple[Source, ...]]:
+    """The contract's joints from a format's numbers and the user's facts, which must agree; of both, the finer one is kept.
+
+    Args:
+        names: joints in the order of the numbers.
+        given: by field of ContractJoint (`kp`, `kd`, `default_pos`, ...), what the format says; one number per joint.
+        facts: what the user or the robot says.
+        missing: where fields that nobody says are noted.
+
+    Raises:
+        ImportFailed: a joint named twice, numbers that disagree, kp <= 0 or kd < 0.
+    """
+    order, joints, sources = tuple(names), list[ContractJoint](), list[Source]()
+    check_names("joints", order)
+    for field_name, numbers in given.items():
+        if len(numbers.values) != len(order):
+            raise ImportFailed(
+                f"{numbers.source}: {len(numbers.values)} values of {field_name} for {len(order)} joints"
+            )
+    for index, name in enumerate(order):
+        chosen = {key: _choose(key, name, given, index, facts) for key in _FIELDS}
+        numbers = {
+            key: missing.ask(best and best.values[0], f"joint.{name}.{key}", _FIELDS[key], 1.0)
+            for key, best in chosen.items()
+        }
+        sources += [_source(f"{key} of {name}", best) for key, best in chosen.items() if best is not None]
+        _check_gains(name, numbers, given)
+        rounding = tuple((key, best.step(0)) for key, best in chosen.items() if best is not None and best.resolution)
+        joints.append(ContractJoint(name=name, **numbers, rounding=rounding))
+    return tuple(joints), tuple(sources)
+
+
+def _choose(key: str, name: str, given: Mapping[str, Numbers], index: int, facts: Facts) -> Numbers | None:
+    """The best source of one number of one joint."""
+    fact, known = getattr(facts.of(name), key), getattr(facts.known.get(name, JointFacts()), key)
+    said = None if fact is None else Numbers(values=(fact,), source=facts.source)
+    best = agree(f"{key} of {name}", _one(given[key], index) if key in given else None, said)
+    if best is None and known is not None and key in _LIMITS:
+        return Numbers(values=(known,), source=f"robot {facts.robot!r}")
+    return best
+
+
+def _source(where: str, numbers: Numbers) -> Source:
+    return Source(where=where, source=numbers.source, resolution=(numbers.resolution or (0.0,))[0])
+
+
+_LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
+_FIELDS = {
+    "default_pos": "rad, the pose that positions are relative to",
+    "lower": "rad, limit of the joint",
+    "upper": "rad, limit of the joint",
+    "velocity_limit": "rad/s, limit of the joint",
+    "effort_limit": "N m, limit of the joint",
+    "kp": "N m/rad, gain that training assumed",
+    "kd": "N m s/rad, gain that training assumed",
+}
+
+
+def _one(numbers: Numbers, index: int) -> Numbers:
+    step = None if numbers.resolution is None else (numbers.resolution[index],)
+    return Numbers(values=(numbers.values[index],), source=numbers.source, resolution=step)
+
+
+def _check_gains(name: str, numbers: Mapping[str, float], given: Mapping[str, Numbers]) -> None:
+    where = given["kp"].source if "kp" in given else "facts"
+    if not numbers["kp"] > 0 or not numbers["kd"] >= 0:
+        raise ImportFailed(
+            f"{where}: joint {name!r} has kp {numbers['kp']}, kd {numbers['kd']}; expected kp > 0 and kd >= 0. "
+            "The exporter wrote the gains of another kind of actuator; give those of training"
+        )
+
+
+def check_names(what: str, names: tuple[str, ...]) -> None:
+    """Refuse names that are empty or occur twice."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated or not names or not all(names):
+        raise ImportFailed(f"{what}: {list(names)}; expected different names, each once (repeated: {repeated})")
+
+
+def check_scale(scale: Numbers) -> None:
+    """Refuse an action scale of 0: a joint that the policy cannot move, or a scale that was rounded away."""
+    dead = [index for index, value in enumerate(scale.values) if value == 0.0]
+    if dead:
+        raise ImportFailed(
+            f"{scale.source}: scale 0 at {dead}: printed too coarsely or never meant; give the scale of training"
+        )
+
+
+def period_ns(seconds: float, source: str) -> int:
+    """A control period in whole ns; raises ImportFailed where it is not positive."""
+    if not 0.0 < seconds < 10.0:
+        raise ImportFailed(f"{source}: control period {seconds} s; expected a positive number of seconds")
+    return round(seconds * 1e9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importer:
+    """One tool's format."""
+
+    name: str
+    description: str
+    recognises: Callable[[Path], bool]  # by the file or directory's content, reading as little as needed
+    load: Callable[[Path, Facts], Imported]

@@ -1,0 +1,224 @@
+"""How tests/importers/data/unitree was made: torch 2.13.0, rsl-rl-lib 5.5.1 (export), onnxruntime 1.31.1, numpy 2.4.6.
+
+The deployment code of unitree_rl_lab (commit e72a072) and unitree_rl_mjlab (commit 5b7e396) is C++; what it computes is written here
+once more, in numpy, rule by rule, with the place where it stands. The C++ headers were run beside this script on the same signals.
+
+    python tests/importers/record/unitree.py
+
+Policy and numbers are ours; file names, keys and their order are those that `export_deploy_cfg.py` writes.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import torch
+import yaml
+from tensordict import TensorDict
+
+OUT = Path(__file__).parents[1] / "data" / "unitree"
+ROWS = 122
+QUADRUPED = (  # motors in the SDK's order, joints in the simulator's: breadth first
+    [f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")],
+    [f"{leg}_{part}_joint" for part in ("hip", "thigh", "calf") for leg in ("FL", "FR", "RL", "RR")],
+)
+BIPED = (
+    [f"{leg}_{part}_joint" for leg in ("FR", "FL") for part in ("hip", "calf")],
+    [f"{leg}_{part}_joint" for part in ("hip", "calf") for leg in ("FL", "FR")],
+)
+HISTORY = 2
+
+
+def digits(value: float) -> float:
+    """export_deploy_cfg.py:10-12: three significant digits."""
+    return float(f"{value:.3g}")
+
+
+def config(robot: tuple[list[str], list[str]], term_history: int, by_time: bool) -> dict:
+    """The mapping that export_deploy_cfg.py:20-99 builds."""
+    sdk, policy = robot
+    count = len(policy)
+    ids = [sdk.index(name) for name in policy]
+    pose = {"hip": 0.1, "thigh": 0.8123, "calf": -1.5}
+    default = [digits(pose[n.split("_")[1]] * (-1 if n.startswith(("FR_hip", "RR_hip")) else 1)) for n in policy]
+    terms = {
+        "base_ang_vel": (3, 0.2), "projected_gravity": (3, 1.0), "velocity_commands": (3, 1.0), "joint_pos_rel": (count, 1.0),
+        "joint_vel_rel": (count, 0.05), "last_action": (count, 1.0),
+    }  # fmt: skip
+    observations = {
+        name: {
+            "params": {"command_name": "base_velocity"} if name == "velocity_commands" else {},
+            "clip": [-0.6, 1.9] if name == "joint_pos_rel" else [-100, 100],
+            "scale": [scale] * width,
+            "history_length": term_history,
+        }
+        for name, (width, scale) in terms.items()
+    }
+    if by_time:
+        observations = {"use_gym_history": True, "scale_first": True, **observations}
+    elif term_history == 1:
+        observations["gait_phase"] = {"params": {"period": 0.8}, "clip": None, "scale": [1.0, 1.0], "history_length": 1}
+    return {
+        "joint_ids_map": ids,
+        "step_dt": 0.02,
+        "stiffness": [digits(25.0 + i / 3) for i in range(count)],  # SDK order
+        "damping": [digits(0.5 + i / 30) for i in range(count)],
+        "default_joint_pos": default,
+        "commands": {
+            "base_velocity": {
+                "ranges": {
+                    "lin_vel_x": [-0.5, 1.0],
+                    "lin_vel_y": [-0.4, 0.4],
+                    "ang_vel_z": [-1.0, 1.0],
+                    "heading": None,
+                }
+            }
+        },
+        "actions": {
+            "JointPositionAction": {
+                "clip": [[value - 0.3, value + 0.35] for value in default] if by_time else None,
+                "joint_names": [".*"],
+                "scale": [digits(0.25 + 0.01234 * i) for i in range(count)],
+                "offset": default,
+                "joint_ids": slice(None),
+            }
+        },
+        "observations": observations,
+    }
+
+
+def export(folder: Path, width: int, actions: int) -> None:
+    """rsl-rl's own export; on this torch it splits the weights off into policy.onnx.data."""
+    from rsl_rl.models import MLPModel
+
+    torch.manual_seed(7)
+    obs = TensorDict({"policy": torch.randn(4, width)}, batch_size=[4])
+    model = MLPModel(obs, {"actor": ["policy"]}, "actor", actions, [16, 16], "elu", obs_normalization=True)
+    model.train()
+    for _ in range(20):  # the normaliser sees something
+        model.update_normalization(TensorDict({"policy": torch.randn(64, width) * 0.7 + 0.1}, batch_size=[64]))
+    net = model.as_onnx(verbose=False)
+    net.eval()
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.onnx.export(
+        net, net.get_dummy_inputs(), str(folder / "policy.onnx"), export_params=True, opset_version=18, verbose=False,
+        input_names=net.input_names, output_names=net.output_names, dynamic_axes={},
+    )  # fmt: skip
+
+
+def signals(seed: int, count: int) -> dict[str, np.ndarray]:
+    """What `lowstate` and the joystick hold: joints in SDK order."""
+    random = np.random.default_rng(seed)
+    t = np.arange(ROWS)[:, None] * 0.02
+    quat = np.cumsum(random.normal(0.0, 0.03, (ROWS, 4)), axis=0) + np.array([1.0, 0.0, 0.0, 0.0])
+    waves = random.uniform(0.5, 3.0, count) * t + random.uniform(0, 6, count)
+    return {
+        "joint_pos": (np.linspace(0.3, -1.2, count) + 0.8 * np.sin(waves)).astype(np.float32),
+        "joint_vel": (2.0 * np.cos(waves) + random.normal(0, 0.2, (ROWS, count))).astype(np.float32),
+        "gyro": random.normal(0, 0.5, (ROWS, 3)).astype(np.float32),
+        "quat": (quat / np.linalg.norm(quat, axis=1, keepdims=True)).astype(np.float32),  # wxyz, body -> world
+        "joystick": np.stack([np.sin(t[:, 0]), np.cos(2 * t[:, 0]), -np.sin(3 * t[:, 0])], axis=1).astype(
+            np.float32
+        ),  # ly, lx, rx
+    }
+
+
+def gravity(quat: np.ndarray) -> np.ndarray:
+    """unitree_articulation.h:34-35: conjugate(q) * (0, 0, -1)."""
+    w, x, y, z = quat
+    return np.array([-2 * (x * z - w * y), -2 * (y * z + w * x), -(1 - 2 * (x * x + y * y))], dtype=np.float32)
+
+
+class Deployment:
+    """manager_based_rl_env.h: reset() and step(); observation_manager.h, manager_term_cfg.h, joint_actions.h."""
+
+    def __init__(self, cfg: dict, network: Path) -> None:
+        self.cfg, self.session = cfg, ort.InferenceSession(network)
+        self.ids = cfg["joint_ids_map"]
+        group = dict(cfg["observations"])
+        self.by_time = group.pop("use_gym_history", False)  # observation_manager.h:121-124
+        self.scale_first = group.pop("scale_first", False)  # observation_manager.h:117-120
+        self.terms = group
+
+    def raw(self, name: str, now: dict[str, np.ndarray]) -> np.ndarray:
+        """observations.h."""
+        ranges = self.cfg["commands"]["base_velocity"]["ranges"]
+        if name == "velocity_commands":  # observations.h:67-79: clamped, two of the sticks negated
+            stick = now["joystick"] * np.array([1, -1, -1], dtype=np.float32)
+            low, high = zip(*(ranges[key] for key in ("lin_vel_x", "lin_vel_y", "ang_vel_z")), strict=True)
+            return np.clip(stick, np.float32(low), np.float32(high))
+        if name == "gait_phase":  # observations.h:81-93: moved on, then used
+            step = np.float32(self.cfg["step_dt"]) * (np.float32(1) / np.float32(self.terms[name]["params"]["period"]))
+            self.phase = np.fmod(np.float32(self.phase + step), np.float32(1))
+            return np.array([np.sin(self.phase * 2 * np.pi), np.cos(self.phase * 2 * np.pi)], dtype=np.float32)
+        return {
+            "base_ang_vel": lambda: now["gyro"],
+            "projected_gravity": lambda: gravity(now["quat"]),
+            "joint_pos_rel": lambda: now["joint_pos"][self.ids] - np.float32(self.cfg["default_joint_pos"]),
+            "joint_vel_rel": lambda: now["joint_vel"][self.ids],
+            "last_action": lambda: self.action,  # action_manager.h:79: raw
+        }[name]()
+
+    def sample(self, name: str, now: dict[str, np.ndarray]) -> np.ndarray:
+        """manager_term_cfg.h:32-49: clip then scale, or the other way round."""
+        term, value = self.terms[name], self.raw(name, now)
+        scale = np.float32(term["scale"])
+        value = value * scale if self.scale_first else value
+        value = value if term["clip"] is None else np.clip(value, *np.float32(term["clip"]))
+        return value if self.scale_first else value * scale
+
+    def reset(self, now: dict[str, np.ndarray]) -> None:
+        """manager_based_rl_env.h:47-54; manager_term_cfg.h:27-30: every slot holds the sample of the reset."""
+        self.phase, self.action = np.float32(0), np.zeros(len(self.ids), dtype=np.float32)
+        self.past = {name: [self.sample(name, now)] * term["history_length"] for name, term in self.terms.items()}
+
+    def step(self, now: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Observation, action, and targets in SDK order (State_RLBase.cpp, run)."""
+        for name, past in self.past.items():
+            self.past[name] = [*past[1:], self.sample(name, now)]
+        parts = list(self.past.values())
+        if self.by_time:  # observation_manager.h:72-83
+            parts = [[past[h] for past in parts] for h in range(len(parts[0]))]
+        observation = np.concatenate([sample for part in parts for sample in part])
+        action = self.session.run(None, {"obs": observation[None]})[0][0]
+        rule = self.cfg["actions"]["JointPositionAction"]
+        processed = action * np.float32(rule["scale"]) + np.float32(rule["offset"])  # joint_actions.h:35-45
+        if rule["clip"] is not None:
+            processed = np.clip(processed, *np.float32(rule["clip"]).T)
+        self.action = action
+        target = np.zeros(len(self.ids), dtype=np.float32)
+        target[self.ids] = processed
+        return observation, action, target
+
+
+def record(name: str, robot: tuple[list[str], list[str]], cfg: dict, seed: int) -> None:
+    folder = OUT / name
+    widths = [len(t["scale"]) * t["history_length"] for t in cfg["observations"].values() if isinstance(t, dict)]
+    export(folder / "exported", sum(widths), len(robot[1]))
+    (folder / "params").mkdir(exist_ok=True)
+    with open(folder / "params" / "deploy.yaml", "w") as file:
+        yaml.dump(
+            cfg, file, default_flow_style=None, sort_keys=False
+        )  # export_deploy_cfg.py:107; slices become python tags
+    given = signals(seed, len(robot[0]))
+    runner = Deployment(cfg, folder / "exported" / "policy.onnx")
+    first = {key: value[0] for key, value in given.items()}
+    runner.reset(first)  # State_RLBase.h:57-63 reads the state, resets, and steps at once
+    rows = [runner.step({key: value[row] for key, value in given.items()}) for row in range(ROWS)]
+    observation, action, target = (np.array(column) for column in zip(*rows, strict=True))
+    np.savez_compressed(
+        folder / "rows.npz",
+        **given,
+        observation=observation,
+        action=action,
+        target=target,
+        sdk_joints=np.array(robot[0]),
+    )
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    record("walk", QUADRUPED, config(QUADRUPED, 1, by_time=False), 1)
+    record("history", BIPED, config(BIPED, HISTORY, by_time=False), 2)
+    record("time_major", BIPED, config(BIPED, HISTORY, by_time=True), 3)

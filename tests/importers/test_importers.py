@@ -1,0 +1,31 @@
+"""What every importer keeps: the merged graph computes what the tool computed, and what cannot be trusted is refused."""
+
+import numpy as np
+import pytest
+from parity import TOLERANCE, Recorded, load_rows, run_rows
+from recorded_a import RECORDED
+
+from isthmus.policies.importers.registry import IMPORTERS, find_importer
+
+
+def name_of(recorded: Recorded) -> str:
+    return f"{recorded.importer}-{recorded.rows.parent.name}-{recorded.rows.stem}"
+
+
+every = pytest.mark.parametrize("recorded", RECORDED, ids=name_of)
+
+
+@every
+def test_the_merged_graph_computes_what_the_tool_computed(recorded: Recorded) -> None:
+    imported = IMPORTERS[recorded.importer].load(recorded.path, recorded.facts)
+    rows, names = load_rows(recorded.rows), imported.contract.joint_names
+    found = run_rows(imported, recorded.signals(rows, names))
+    assert len(rows["observation"]) >= 100
+    assert np.abs(found["observation"] - rows["observation"]).max() <= TOLERANCE
+    assert np.abs(found["base_action"] - rows["action"]).max() <= TOLERANCE
+    assert np.abs(found["joint_target_next"] - recorded.target(rows, names)).max() <= TOLERANCE
+
+
+@every
+def test_a_file_is_recognised_by_its_own_importer_alone(recorded: Recorded) -> None:
+    assert find_importer(recorded.path).name == recorded.importer
