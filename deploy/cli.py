@@ -10,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, subcommand
 
 from isthmus.hardware.errors import IsthmusError
 
+from .commands.bench_c import BenchC
 from .commands.bench_learn import BenchLearn
 from .commands.bench_loop import BenchLoop
 from .commands.bench_sim import BenchSim
@@ -19,6 +20,7 @@ from .commands.compare import Compare
 from .commands.correct import Correct
 from .commands.demo import Demo
 from .commands.export import Export
+from .commands.export_c import ExportC
 from .commands.learn import Learn
 from .commands.play import Play
 from .commands.report import Report
@@ -35,15 +37,29 @@ Bench = (
     | Annotated[BenchSim, subcommand("sim", prefix_name=False)]
     | Annotated[BenchLearn, subcommand("learn", prefix_name=False)]
     | Annotated[BenchTrain, subcommand("train", prefix_name=False)]
+    | Annotated[BenchC, subcommand("c", prefix_name=False)]
 )
 
-BENCH_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Bench))
+Exports = (
+    Annotated[Export, subcommand("bundle", prefix_name=False)] | Annotated[ExportC, subcommand("c", prefix_name=False)]
+)
+
+BENCH_NAMES, EXPORT_NAMES = (
+    tuple(get_args(annotated)[1].name for annotated in get_args(group)) for group in (Bench, Exports)
+)
 
 Command = (
     Annotated[Tasks, subcommand("tasks", prefix_name=False)]
     | Annotated[Train, subcommand("train", prefix_name=False)]
     | Annotated[Play, subcommand("play", prefix_name=False)]
-    | Annotated[Export, subcommand("export", prefix_name=False)]
+    | Annotated[
+        Exports,
+        subcommand(
+            "export",
+            prefix_name=False,
+            description="Write a trained policy as one bundle (`export DIRECTORY`), or a bundle as C99 (`export c BUNDLE`).",
+        ),
+    ]
     | Annotated[Run, subcommand("run", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]
     | Annotated[Correct, subcommand("correct", prefix_name=False)]
@@ -58,7 +74,7 @@ Command = (
         subcommand(
             "bench",
             prefix_name=False,
-            description="Measure: the loop from simulation to robot, the simulator, learning, the speed of training.",
+            description="Measure: the loop from simulation to robot, the simulator, learning, the speed of training, policies in C.",
         ),
     ]
 )
@@ -77,6 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = words or ["--help"]
     if words[0] == "bench" and words[1:2] not in ([name] for name in (*BENCH_NAMES, "--help", "-h")):
         words = ["bench", "loop", *words[1:]]
+    if words[0] == "export" and words[1:2] not in ([name] for name in EXPORT_NAMES):
+        words = ["export", "bundle", *words[1:]]  # a directory of this name is `./c`
     command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
     try:
         code = command.run()

@@ -11,7 +11,10 @@ from .checks import check_output, check_range
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a trained policy as one bundle: an ONNX graph from raw signals to joint targets, checked against the trainer."""
+    """Write a trained policy as one bundle: an ONNX graph from raw signals to joint targets, checked against the trainer.
+
+    `isthmus export c BUNDLE` compiles a bundle to C99.
+    """
 
     directory: Annotated[Path, Positional, arg(metavar="DIRECTORY")]
     """Directory of the training run."""

@@ -16,7 +16,7 @@ UNARY = {
     "Atan": "atanf({0})",
     "Atanh": "atanhf({0})",
     "Ceil": "ceilf({0})",
-    "Cos": "cosf({0})",
+    "Cos": "k_turn({0}, 1u)",
     "Cosh": "coshf({0})",
     "Erf": "erff({0})",
     "Exp": "k_exp({0})",
@@ -30,7 +30,7 @@ UNARY = {
     "Round": "rintf({0})",
     "Sigmoid": "k_sigmoid({0})",
     "Sign": "(float)(({0} > 0.0f) - ({0} < 0.0f))",
-    "Sin": "sinf({0})",
+    "Sin": "k_turn({0}, 0u)",
     "Sinh": "sinhf({0})",
     "Softplus": "k_softplus({0})",
     "Softsign": "{0} / (1.0f + fabsf({0}))",
@@ -72,7 +72,9 @@ def _attribute(node: Node, name: str, default: float) -> float:
 
 
 def _elu(node: Node) -> str:
-    return f"({{0}} < 0.0f ? {number(_attribute(node, 'alpha', 1.0))} * k_expm1_negative({{0}}) : {{0}})"
+    alpha = _attribute(node, "alpha", 1.0)
+    factor = "" if alpha == 1.0 else f"{number(alpha)} * "
+    return f"({{0}} < 0.0f ? {factor}k_expm1_negative({{0}}) : {{0}})"
 
 
 def _celu(node: Node) -> str:

@@ -11,6 +11,11 @@ from .tables import rows
 MAIN = """
 #ifdef ISTHMUS_SELFTEST
 #include <stdio.h>
+#ifndef ISTHMUS_BEFORE_STEP /* where somebody wants to measure */
+#define ISTHMUS_BEFORE_STEP
+#define ISTHMUS_AFTER_STEP
+#define ISTHMUS_AT_END
+#endif
 
 {tables}
 /* Errors relative to the largest value of their row, or to 1. */
@@ -32,16 +37,21 @@ int main(void)
     static {name}_input in;
     static {name}_output out;
     float worst = 0.0f;
+    int code;
     {name}_reset(&state);
     for (int row = 0; row < {count}; ++row) {{
 {given}
-        if ({name}_step(&state, &in, &out)) {{
+        ISTHMUS_BEFORE_STEP
+        code = {name}_step(&state, &in, &out);
+        ISTHMUS_AFTER_STEP
+        if (code) {{
             printf("golden row %d: a result is not finite\\n", row);
             return 2;
         }}
 {checked}
     }}
     printf("{count} golden rows: largest error %.3g, allowed %.3g\\n", (double)worst, (double){tolerance});
+    ISTHMUS_AT_END
     return worst <= {tolerance} ? 0 : 1;
 }}
 #endif
