@@ -167,14 +167,22 @@ def _clock(nodes: NodeList, contract: Contract) -> None:
         begin = nodes.where(again, nodes.row(np.array(clock.restart)), begin)
         for name, value in ((plan.STANDING, small), (plan.RESTARTED, again)):
             nodes.add("Cast", value, to=TensorProto.FLOAT, name=f"next.{name}")
-    passed = count if cycle is None else nodes.add("Div", count, nodes.constant(np.float32(cycle)))
+    passed = count if cycle is None else _turned(nodes, count, *cycle)
     whole, one = nodes.add("Add", begin, passed), nodes.constant(np.float32(1.0))
     running = nodes.add("Mod", whole, one, fmod=1, name=None if small else "phase")
     if small:
         nodes.add("Where", small, nodes.row(np.array(clock.still)), running, name="phase")
-    step, limit = (clock.frequency * contract.period_ns * 1e-9, 1.0) if cycle is None else (1.0, float(cycle))
+    step, limit = (clock.frequency * contract.period_ns * 1e-9, 1.0) if cycle is None else (1.0, float(cycle[0]))
     after = nodes.add("Add", count, nodes.constant(np.float32(step)))
     nodes.add("Mod", after, nodes.constant(np.float32(limit)), fmod=1, name=f"next.{plan.CLOCK}")
+
+
+def _turned(nodes: NodeList, count: str, ticks: int, turns: int) -> str:
+    """Phase after so many ticks of a clock that turns so many times in so many ticks; see `plan.clock_cycle`."""
+    ticks_constant = nodes.constant(np.float32(ticks))
+    if turns > 1:
+        count = nodes.add("Mod", nodes.add("Mul", count, nodes.constant(np.float32(turns))), ticks_constant, fmod=1)
+    return nodes.add("Div", count, ticks_constant)
 
 
 def _small(nodes: NodeList, contract: Contract) -> str:

@@ -5,6 +5,7 @@ Whoever computes a contract follows this plan: torch in training, the ONNX graph
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +29,9 @@ STARTED, HISTORY, TICKS = "started", "history", "ticks"
 CLOCK, STANDING, RESTARTED = "clock", "standing", "restarted"
 LAST_ACTION, LAST_ACTION_RAW = "last_action", "last_action_raw"
 SMOOTHED, INTEGRAL, CHUNK, CHUNK_LEFT = "smoothed", "integral", "chunk", "chunk_left"
+
+LONGEST_CYCLE = 100_000  # ticks of a clock that are counted
+EXACT = 2**24  # whole numbers below it are float32 as they are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -229,11 +233,16 @@ def _others(contract: Contract) -> np.ndarray | None:
     return None if rule.target == "joint_target" else np.zeros(len(contract.joints))
 
 
-def clock_cycle(contract: Contract) -> int | None:
-    """Ticks after which the clock is where it was, if that is a whole number: then it is counted without rounding."""
+def clock_cycle(contract: Contract) -> tuple[int, int] | None:
+    """Ticks after which the clock has turned a whole number of times, and how many times, where both are small enough.
+
+    Then ticks are counted, without rounding: of `count` ticks the phase is (count * turns modulo ticks) / ticks.
+    """
     assert contract.clock is not None
-    ticks = 1e9 / (contract.clock.frequency * contract.period_ns)
-    return round(ticks) if abs(ticks - round(ticks)) < 1e-9 * ticks else None
+    per_tick = contract.clock.frequency * contract.period_ns * 1e-9
+    turns, ticks = Fraction(per_tick).limit_denominator(LONGEST_CYCLE).as_integer_ratio()
+    exact = turns > 0 and abs(turns / ticks - per_tick) < 1e-9 * per_tick and turns * ticks < EXACT
+    return (ticks, turns) if exact else None
 
 
 def state_widths(contract: Contract) -> dict[str, int]:

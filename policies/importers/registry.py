@@ -2,11 +2,23 @@
 
 from pathlib import Path
 
-from . import isaaclab, mjlab, unitree
+from . import bare, efferent, holosoma, isaaclab, kinfer, leapp, mjlab, rl_sar, unitree, unitree_rl_gym
 from .common import Importer, ImportFailed
 
 IMPORTERS: dict[str, Importer] = {
-    importer.name: importer for importer in (mjlab.IMPORTER, isaaclab.IMPORTER, unitree.IMPORTER)
+    importer.name: importer
+    for importer in (
+        mjlab.IMPORTER,
+        isaaclab.IMPORTER,
+        unitree.IMPORTER,
+        leapp.IMPORTER,
+        holosoma.IMPORTER,
+        unitree_rl_gym.IMPORTER,
+        kinfer.IMPORTER,
+        efferent.IMPORTER,
+        rl_sar.IMPORTER,
+        bare.IMPORTER,
+    )
 }
 
 

@@ -175,12 +175,12 @@ class ContractGraph(nn.Module):
             count = torch.where(left, 0.0, count)
             begin = torch.where(restarted, _row(clock.restart, count), begin)
             following = {plan.STANDING: small.float(), plan.RESTARTED: restarted.float()}
-        passed = count if cycle is None else count / cycle
+        passed = count if cycle is None else torch.remainder(count * cycle[1], cycle[0]) / cycle[0]
         phase = torch.frac(begin + passed)
         if small is not None:
             phase = torch.where(small, _row(clock.still, count), phase)
         step = clock.frequency * self.contract.period_ns * 1e-9
-        after = torch.frac(count + step) if cycle is None else torch.remainder(count + 1.0, cycle)
+        after = torch.frac(count + step) if cycle is None else torch.remainder(count + 1.0, cycle[0])
         return {**following, plan.CLOCK: after, _PHASE: phase}
 
     def _small(self, signals: Signals) -> torch.Tensor:

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from parity import TOLERANCE, Recorded, load_rows, run_rows
-from recorded_a import RECORDED
+from recorded_a import RECORDED as RECORDED_A
+from recorded_b import RECORDED as RECORDED_B
 
 from isthmus.policies.importers.registry import IMPORTERS, find_importer
+
+RECORDED = (*RECORDED_A, *RECORDED_B)
 
 
 def name_of(recorded: Recorded) -> str:
