@@ -31,6 +31,7 @@ MODULES = ("isaaclab.envs.mdp", "omni.isaac.lab.envs.mdp")
 GROUP = "policy"
 GROUP_OPTIONS = ("concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim")
 COMMAND = "command.velocity"
+OPEN = 3.0e38  # rad, about the largest float32: no end
 
 
 def _config(path: Path) -> Path | None:
@@ -91,6 +92,7 @@ def _given(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers]:
         ("kp", ("stiffness",)),
         ("kd", ("damping",)),
         ("effort_limit", ("effort_limit", "effort_limit_sim")),
+        ("velocity_limit", ("velocity_limit", "velocity_limit_sim")),
     ):
         found = _of_actuators(groups, keys, names)
         if found is not None:
@@ -173,8 +175,6 @@ def _action(actions: Mapping, names: tuple[str, ...], default: tuple[float, ...]
         raise ImportFailed(
             f"{action.where('class_type')}: {action.raw('class_type')}; only JointPositionAction can be imported"
         )
-    if "clip" in action:
-        raise ImportFailed(f"{action.where('clip')}: a clip of the target cannot be imported")
     keep = "preserve_order" in action and action.flag("preserve_order")
     driven = _in_order(action.texts("joint_names"), names, keep, action.where("joint_names"))
     scale = Numbers(values=_per_joint(action, "scale", driven, 1.0), source=action.where("scale"))
@@ -185,7 +185,33 @@ def _action(actions: Mapping, names: tuple[str, ...], default: tuple[float, ...]
         if action.flag("use_default_offset")
         else _per_joint(action, "offset", driven, 0.0)
     )
-    return JointPosition(joints=driven, scale=scale.values, clip=clip, offset=offset, limited=False)
+    lowest, highest = _target_range(action, driven)
+    return JointPosition(
+        joints=driven,
+        scale=scale.values,
+        clip=clip,
+        offset=offset,
+        limited=False,
+        lowest=lowest,
+        highest=highest,
+        others="default",
+    )
+
+
+def _target_range(
+    action: Mapping, driven: tuple[str, ...]
+) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Lowest and highest target of each driven joint, open where no pattern names it; None where nothing is clipped."""
+    if "clip" not in action:
+        return None, None
+    clips, found = action.mapping("clip"), dict[str, tuple[float, ...]]()
+    for pattern in clips.names():
+        ends = clips.numbers(pattern)
+        if len(ends) != 2 or ends[0] > ends[1]:
+            raise ImportFailed(f"{clips.where(pattern)}: expected a lowest and a highest number")
+        found |= dict.fromkeys(_select((pattern,), driven, clips.source), ends)
+    ranges = [found.get(name, (-OPEN, OPEN)) for name in driven]
+    return tuple(ends[0] for ends in ranges), tuple(ends[1] for ends in ranges)
 
 
 def _per_joint(action: Mapping, key: str, driven: tuple[str, ...], unmatched: float) -> tuple[float, ...]:
@@ -202,7 +228,7 @@ def _name(config: Mapping, key: str) -> str:
 def _observation(group: Mapping, names: tuple[str, ...]) -> tuple[ObservationTerm, ...]:
     if "concatenate_terms" in group and not group.flag("concatenate_terms"):
         raise ImportFailed(f"{group.source}: concatenate_terms is false; only one vector can be imported")
-    if any("flatten_history_dim" in m and not m.flag("flatten_history_dim") for m in (group,)):
+    if "flatten_history_dim" in group and not group.flag("flatten_history_dim"):
         raise ImportFailed(f"{group.source}: flatten_history_dim is false; only one vector can be imported")
     common = group.whole("history_length") if "history_length" in group else None
     keys = [key for key in group.names() if key not in GROUP_OPTIONS and key in group]

@@ -1,6 +1,6 @@
 """Other tools' ONNX networks in the form that `onnx_graph.policy_model` takes: (1, d) -> (1, a), then each state (1, width)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -13,16 +13,23 @@ from .common import ImportFailed
 
 
 def plain_network(
-    model: onnx.ModelProto, source: str, *, observation: str, action: str, memory: Mapping[str, str] | None = None
+    model: onnx.ModelProto,
+    source: str,
+    *,
+    observation: str | Sequence[str],
+    action: str,
+    memory: Mapping[str, str] | None = None,
+    initial: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[onnx.ModelProto, dict[str, int]]:
-    """A network with one observation, one action and states of one row each.
+    """A network with one observation, one action and states of one row each, which are zero at reset.
 
     Args:
         model: of any opset; the first dimension of its tensors may be open.
         source: the file, for errors.
-        observation: name of its input.
+        observation: name of its input, or of several that stand side by side in the observation.
         action: name of its output.
         memory: for each input that is a state the output that is its next value.
+        initial: what a state is at reset where that is not 0; its difference from that is kept.
 
     Returns:
         The network, and the width of each state.
@@ -30,28 +37,49 @@ def plain_network(
     Raises:
         ImportFailed: an input or output that is missing, or one too many.
     """
-    memory = memory or {}
+    memory, initial = memory or {}, initial or {}
+    seen = [observation] if isinstance(observation, str) else list(observation)
     model = pruned(_prepared(model, source), [action, *memory.values()], source)
     inputs = {value.name: value for value in model.graph.input}
-    if sorted(inputs) != sorted((observation, *memory)):
-        raise ImportFailed(f"{source}: inputs {sorted(inputs)}; expected {[observation, *memory]}")
-    shapes = {name: shape(inputs[name], source) for name in (observation, *memory)}
+    if sorted(inputs) != sorted((*seen, *memory)):
+        raise ImportFailed(f"{source}: inputs {sorted(inputs)}; expected {[*seen, *memory]}")
+    shapes = {name: shape(inputs[name], source) for name in (*seen, *memory)}
     widths = {name: int(np.prod(dims)) for name, dims in shapes.items()}
-    nodes = NodeList("import")
-    for name, dims in shapes.items():
-        nodes.add("Reshape", _row(name), nodes.constant(np.array(dims, dtype=np.int64)), name=name)
+    nodes, total = NodeList("import"), sum(widths[name] for name in seen)
+    start = 0
+    for name in seen:
+        places = list(range(start, start + widths[name]))
+        _shaped(nodes, nodes.columns("observation/row", places, total), name, shapes[name])
+        start += widths[name]
+    for name in memory:
+        row = nodes.shifted(_row(name), _flat(initial, name, widths))
+        _shaped(nodes, row, name, shapes[name])
     nodes.nodes += model.graph.node
-    rows = {action: output_width(model, action, source), **{out: widths[name] for name, out in memory.items()}}
-    for name, width in rows.items():
-        nodes.add("Reshape", name, nodes.constant(np.array([1, width], dtype=np.int64)), name=_row(name))
+    count = output_width(model, action, source)
+    _shaped(nodes, action, _row(action), (1, count))
+    for name, following in memory.items():
+        _shaped(nodes, following, f"{following}/flat", (1, widths[name]))
+        nodes.add("Add", f"{following}/flat", nodes.row(-_flat(initial, name, widths)), name=_row(following))
     graph = helper.make_graph(
         nodes.nodes,
         "network",
-        [tensor(_row(name), width) for name, width in widths.items()],
-        [tensor(_row(name), width) for name, width in rows.items()],
+        [tensor("observation/row", total), *(tensor(_row(name), widths[name]) for name in memory)],
+        [tensor(_row(action), count), *(tensor(_row(out), widths[name]) for name, out in memory.items())],
         [*model.graph.initializer, *nodes.constants.values()],
     )
     return rebuilt(model, graph, source), {name: widths[name] for name in memory}
+
+
+def _shaped(nodes: NodeList, value: str, name: str, dims: tuple[int, ...]) -> None:
+    nodes.add("Reshape", value, nodes.constant(np.array(dims, dtype=np.int64)), name=name)
+
+
+def _flat(initial: Mapping[str, np.ndarray], name: str, widths: Mapping[str, int]) -> np.ndarray:
+    """A state's value at reset, (width,)."""
+    value = np.asarray(initial.get(name, np.zeros(widths[name])), dtype=np.float32).reshape(-1)
+    if value.shape != (widths[name],) or not np.isfinite(value).all():
+        raise ImportFailed(f"initial value of {name!r}: expected {widths[name]} finite numbers, got {value.size}")
+    return value
 
 
 def recurrent_network(model: onnx.ModelProto, source: str) -> tuple[onnx.ModelProto, dict[str, int]]:

@@ -34,35 +34,36 @@ class Opaque:
     tag: str
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML, with python tags as data."""
-
-
-def _tuple(loader: _Loader, node: yaml.Node) -> object:
+def _tuple(loader: yaml.SafeLoader, node: yaml.Node) -> object:
     if not isinstance(node, yaml.SequenceNode):
         return Opaque(tag="python/tuple")
     return loader.construct_sequence(node, deep=True)
 
 
-def _slice(loader: _Loader, node: yaml.Node) -> object:
+def _slice(loader: yaml.SafeLoader, node: yaml.Node) -> object:
     parts = loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else []
     if len(parts) != 3:
         return Opaque(tag="python slice")
     return Slice(start=parts[0], stop=parts[1], step=parts[2])
 
 
-def _name(loader: _Loader, suffix: str, node: yaml.Node) -> object:
+def _name(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> object:
     return suffix  # of a function or class: its dotted name, never the thing itself
 
 
-def _opaque(loader: _Loader, suffix: str, node: yaml.Node) -> object:
+def _opaque(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> object:
     return Opaque(tag=f"python/{suffix}")
 
 
-_Loader.add_constructor(f"{_PYTHON}tuple", _tuple)
-_Loader.add_constructor(f"{_PYTHON}object/apply:builtins.slice", _slice)
-_Loader.add_multi_constructor(f"{_PYTHON}name:", _name)
-_Loader.add_multi_constructor(_PYTHON, _opaque)
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, with python tags as data."""
+
+    yaml_constructors = {  # noqa: RUF012  (as the base class has it)
+        **yaml.SafeLoader.yaml_constructors,
+        f"{_PYTHON}tuple": _tuple,
+        f"{_PYTHON}object/apply:builtins.slice": _slice,
+    }
+    yaml_multi_constructors = {f"{_PYTHON}name:": _name, _PYTHON: _opaque}  # noqa: RUF012
 
 
 def read_yaml(path: Path) -> "Mapping":
@@ -114,6 +115,11 @@ class Mapping:
         if not isinstance(value, dict):
             raise ImportFailed(f"{self.where(key)}: expected a mapping, got {_shown(value)}")
         return Mapping(data=cast("dict[Hashable, object]", value), source=self.where(key))
+
+    def item(self, key: str, index: int) -> "Mapping":
+        """A mapping in a list below."""
+        value = as_list(self._data.get(key), self.where(key))[index]
+        return Mapping(data={str(index): value}, source=self.where(key)).mapping(str(index))
 
     def number(self, key: str) -> float:
         """A number."""

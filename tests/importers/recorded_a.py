@@ -67,10 +67,62 @@ def mjlab(name: str, **facts: object) -> Recorded:
     )
 
 
+def isaaclab_signals(rows: Rows, names: tuple[str, ...]) -> Rows:
+    return {
+        "gyro": rows["gyro"],
+        "gravity": rows["gravity"],
+        "joint_pos": by_name(rows["joint_pos"], rows["joints"], names),
+        "joint_vel": by_name(rows["joint_vel"], rows["joints"], names),
+        "base_lin_vel": rows["lin_vel"],
+        "command.velocity": rows["command"],
+    }
+
+
+def isaaclab(name: str) -> Recorded:
+    joints = tuple(f"{leg}_{part}_joint" for part in ("hip", "thigh", "calf") for leg in ("FL", "FR", "RL", "RR"))
+    limits = JointFacts(lower=-3.5, upper=3.5)
+    return Recorded(
+        importer="isaaclab",
+        path=DATA / "isaaclab" / name,
+        facts=Facts(robot="go2", task="walk", latency_s=(0.0, 0.02), defaults=limits, joints=joints),
+        rows=DATA / "isaaclab" / name / "rows.npz",
+        signals=isaaclab_signals,
+        target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
+    )
+
+
+def leapp_signals(rows: Rows, names: tuple[str, ...]) -> Rows:
+    return {
+        "gyro": rows["root_ang_vel_b"],
+        "base_quat": rows["root_quat_w"][:, [3, 0, 1, 2]],
+        "joint_pos": by_name(rows["joint_pos"], rows["joints"], names),
+        "joint_vel": by_name(rows["joint_vel"], rows["joints"], names),
+        "command.velocity": rows["base_velocity"],
+    }
+
+
+LEAPP = Recorded(
+    importer="leapp",
+    path=DATA / "leapp",
+    facts=Facts(
+        **{
+            **vars(COMMON),
+            "defaults": JointFacts(lower=-3.5, upper=3.5, velocity_limit=20.0, effort_limit=40.0, default_pos=0.0),
+            "command": CommandFacts(low=(-1.0, -1.0, -1.0), high=(1.0, 1.0, 1.0)),
+        }
+    ),
+    rows=DATA / "leapp" / "rows.npz",
+    signals=leapp_signals,
+    target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
+)
+
 RECORDED = (
     unitree("walk", QUADRUPED_SDK),
     unitree("history", BIPED_SDK),
     unitree("time_major", BIPED_SDK),
     mjlab("velocity", command=CommandFacts(low=(-1.0, -0.5, -1.0), high=(1.0, 0.5, 1.0))),
     mjlab("tracking", anchor=WAIST),
+    isaaclab("flat"),
+    isaaclab("history"),
+    LEAPP,
 )
