@@ -21,61 +21,19 @@ from isthmus.hardware.structure import FormatError, structure, unstructure
 
 from .contract import Contract, ContractError
 from .contract_checks import check_contract
+from .manifest import SCHEMA, Manifest
+from .migration import migrated_manifest
 from .policy import PolicyOutput
 
 MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY = "isthmus.manifest", "isthmus.golden", "isthmus.sha256"
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(re.escape(DIGEST_KEY.encode()) + rb".{1,4}?([0-9a-f]{64})", re.DOTALL)
-SCHEMA = 1
 PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
 GOLDEN_TOLERANCE = 1e-5  # rad, action units, and of other units this share of the largest value
 
 
 class BundleError(IsthmusError, ValueError):
     """A bundle cannot be trusted: unreadable, incomplete, or its golden rows do not come out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StateSpec:
-    """A state tensor of the graph, zero at reset; input `state.<name>`, output `next.<name>`."""
-
-    name: str
-    width: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidualInfo:
-    """What was composed onto a base."""
-
-    base_sha256: str
-    alpha: float  # bound of the residual, in action units
-    gate_on: float  # probability at which the gate opens
-    gate_off: float  # probability below which it closes
-    episodes: int  # corrected episodes it was learnt from
-
-
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Where a bundle comes from."""
-
-    created: str  # ISO 8601, UTC
-    isthmus: str
-    trainer: str  # package and version that trained the network
-    seed: int
-    environment_steps: int
-    simulated_success: float | None  # share of episodes, None where nothing was evaluated
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """Everything a runtime must know of a policy. No value has a default: what is missing is an error."""
-
-    schema: int
-    name: str
-    contract: Contract
-    states: tuple[StateSpec, ...]
-    residual: ResidualInfo | None
-    provenance: Provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +96,9 @@ def load_bundle(path: Path | str) -> Bundle:
             )
     _check_digest(data, path)
     try:
-        manifest = structure(json.loads(properties[MANIFEST_KEY]), Manifest, source=f"{path}: manifest")
+        manifest = structure(
+            migrated_manifest(json.loads(properties[MANIFEST_KEY])), Manifest, source=f"{path}: manifest"
+        )
         check_contract(manifest.contract)
         golden = _decode_golden(properties[GOLDEN_KEY])
     except (FormatError, ContractError, json.JSONDecodeError) as error:

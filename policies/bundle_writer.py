@@ -7,7 +7,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .bundle import Manifest, encode_metadata, seal
+from .bundle import encode_metadata, seal
+from .manifest import Manifest
 
 
 def write_bundle(path: Path, model: onnx.ModelProto, manifest: Manifest, golden: Mapping[str, np.ndarray]) -> None:

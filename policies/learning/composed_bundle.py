@@ -1,14 +1,16 @@
 """Base bundle + learned residual -> one new bundle, with golden rows of its own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
 
-from ..bundle import Bundle, Manifest, Provenance, ResidualInfo, StateSpec, load_bundle
+from ..bundle import Bundle, load_bundle
 from ..bundle_writer import write_bundle
 from ..compose import compose
+from ..manifest import Provenance, ResidualInfo, StateSpec
 from .corrections import LearnedResidual
 from .graph import ContractGraph
 
@@ -28,10 +30,8 @@ def export_composed_bundle(path: Path, base: Bundle, learned: LearnedResidual, p
     """
     contract = base.manifest.contract
     model = compose(onnx.load(str(base.path)), learned.export(), contract)
-    manifest = Manifest(
-        schema=base.manifest.schema,
-        name=base.manifest.name,
-        contract=contract,
+    manifest = replace(
+        base.manifest,
         states=(*base.manifest.states, StateSpec(name="gate", width=1)),
         residual=ResidualInfo(
             base_sha256=base.sha256,

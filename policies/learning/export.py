@@ -11,12 +11,14 @@ from torch import nn
 
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, Manifest, Provenance, StateSpec, load_bundle, target_output
+from ..bundle import Bundle, load_bundle, target_output
 from ..bundle_writer import write_bundle
 from ..contract import Contract
+from ..manifest import SCHEMA, Manifest, Provenance, StateSpec
 from ..onnx_graph import policy_model
 from ..onnx_nodes import OPSET
 from .graph import PolicyGraph
+from .met import observe_training
 
 GOLDEN_ROWS = 64
 
@@ -28,13 +30,22 @@ def export_bundle(path: Path, contract: Contract, network: nn.Module, world: Wor
         path: the .onnx file to write.
         contract: what the network was trained with.
         network: observation (batch, d) -> action (batch, a).
-        world: gives the golden rows: consecutive ticks of its first environment under this policy.
+        world: gives what the policy meets there in an episode of each environment, and the golden rows: consecutive ticks of the first.
         provenance: goes into the manifest.
     """
     graph = PolicyGraph(contract, network).eval()
     states = tuple(StateSpec(name=n, width=w) for n, w in graph.state_widths.items())
+    met = observe_training(graph, world)
     manifest = Manifest(
-        schema=1, name=contract.task, contract=contract, states=states, residual=None, provenance=provenance
+        schema=SCHEMA,
+        name=contract.task,
+        contract=contract,
+        states=states,
+        residual=None,
+        provenance=provenance,
+        distribution=met.distribution(),
+        envelope=met.envelope(contract),
+        sources=(),
     )
     write_bundle(path, to_onnx(graph), manifest, golden_rows(graph, world))
     return load_bundle(path)

@@ -1,11 +1,13 @@
 """The contract that a run was begun with, as a file beside its configuration: networks mean nothing under another one."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from isthmus.hardware.structure import FormatError, read_json, unstructure, write_json
+from isthmus.hardware.structure import FormatError, structure, unstructure, write_json
 
 from ..contract import Contract
+from ..migration import migrated_contract
 from .checkpoint import CheckpointError
 
 CONTRACT_FILE = "contract.json"
@@ -27,8 +29,8 @@ def check_kept_contract(directory: Path, contract: Contract) -> None:
     if not path.is_file():
         return
     try:
-        kept = read_json(path, Contract)
-    except FormatError as error:
+        kept = structure(migrated_contract(json.loads(path.read_text())), Contract, source=str(path))
+    except (FormatError, OSError, ValueError) as error:
         raise CheckpointError(f"{directory} was trained with a contract of another form: {error}; train anew") from None
     if differences := contract_differences(kept, contract):
         shown = "; ".join(differences[:_SHOWN])

@@ -18,9 +18,10 @@ from isthmus.sim.randomization import Term, override
 from isthmus.sim.tasks import get_task
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, Provenance
+from ..bundle import Bundle
 from ..contracts import get_contract
 from ..curve import Curve, CurvePoint
+from ..manifest import Provenance
 from .checkpoint import CHECKPOINT_FILE, CheckpointError
 from .curve_plot import plot_curve
 from .distributed import launch, this_process
@@ -39,6 +40,7 @@ from .trainer import RANK_SEED, OnProgress, Progress, Trainer, read_teacher
 
 CONFIG_FILE, CURVE_FILE, CURVE_PICTURE = "train.json", "curve.json", "curve.png"
 EVALUATION_SEED = 10_000  # added to the seed of training, so that no evaluation sees a training world
+MET_ENVS = 128  # environments whose episodes show what a policy meets
 MOST_SEED = 2**63 - 1  # that a world's state can hold
 
 
@@ -290,7 +292,7 @@ class Run:
     def export(self, path: Path, *, simulated_success: float | None) -> Bundle:
         """Write the policy as a bundle and verify it; raises TrainConfigError for one that no robot can run."""
         self.check_deployable()
-        world = make_world(self.config, 1, self.config.seed + EVALUATION_SEED)
+        world = make_world(self.config, MET_ENVS, self.config.seed + EVALUATION_SEED)
         return export_bundle(
             path, self.contract, self.trainer.actor, world, provenance(self.config.seed, self.steps, simulated_success)
         )

@@ -7,10 +7,11 @@ import torch
 
 from isthmus.hardware.kinematics import joint_frames
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import Bundle, Provenance
+from isthmus.policies.bundle import Bundle
 from isthmus.policies.contract import Contract, ObservationTerm, history
 from isthmus.policies.contracts.so101_reach import so101_reach
 from isthmus.policies.learning.export import export_bundle
+from isthmus.policies.manifest import Provenance
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import GOLDEN_KEY, MANIFEST_KEY, BundleError, Provenance, load_bundle, seal
+from isthmus.policies.bundle import GOLDEN_KEY, MANIFEST_KEY, BundleError, load_bundle, seal
 from isthmus.policies.contract import observation_width
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
 from isthmus.policies.learning.graph import PolicyGraph
+from isthmus.policies.manifest import Provenance
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task

@@ -7,7 +7,7 @@ import torch
 
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import Manifest, Provenance, StateSpec, load_bundle
+from isthmus.policies.bundle import load_bundle
 from isthmus.policies.bundle_writer import write_bundle
 from isthmus.policies.compose import compose
 from isthmus.policies.episode import Source
@@ -16,6 +16,7 @@ from isthmus.policies.learning.correction_rows import BaseReplay, CorrectionErro
 from isthmus.policies.learning.corrections import CorrectionConfig, learn_residual, split_episodes
 from isthmus.policies.learning.dataset import read_dataset, write_dataset
 from isthmus.policies.learning.promote import compare
+from isthmus.policies.manifest import SCHEMA, Manifest, Provenance, StateSpec
 
 QUICK = CorrectionConfig(members=2, hidden=(16,), shifted_replays=1, max_steps=100)
 ROWS = {"shifted_replays": 0, "shift_std": 0.1, "lead_in_s": 1.0, "seed": 0}
@@ -226,7 +227,17 @@ def test_a_base_bundle_and_a_learned_residual_make_a_bundle(base_path, contract,
         created="2026-01-01T00:00:00Z", isthmus="0", trainer="test", seed=0, environment_steps=0, simulated_success=None
     )
     states = (StateSpec(name="started", width=1), StateSpec(name="history", width=5))
-    manifest = Manifest(schema=1, name="reach", contract=contract, states=states, residual=None, provenance=provenance)
+    manifest = Manifest(
+        schema=SCHEMA,
+        name="reach",
+        contract=contract,
+        states=states,
+        residual=None,
+        provenance=provenance,
+        distribution=None,
+        envelope=None,
+        sources=(),
+    )
     ticks = corrected[0].ticks[:64]
     golden = {name: ticks[name] for name in ("joint_pos", "joint_vel", "joint_target", "base_action")}
     golden |= {"command.target": ticks["target"], "joint_target_next": ticks["policy_target"]}

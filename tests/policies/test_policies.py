@@ -7,11 +7,12 @@ from torch import nn
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import Provenance, load_bundle
+from isthmus.policies.bundle import load_bundle
 from isthmus.policies.contract import JointIncrement, bind, observation_width
 from isthmus.policies.contract_checks import check_contract
 from isthmus.policies.contracts import get_contract
 from isthmus.policies.learning.export import export_bundle
+from isthmus.policies.manifest import Provenance
 from isthmus.policies.trajectory import TrajectoryPolicy
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.scene import Scene

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from isthmus.hardware.robot import load_robot
-from isthmus.policies.bundle import Provenance
 from isthmus.policies.contract import observation_width
 from isthmus.policies.contracts.so101_reach import so101_reach
 from isthmus.policies.learning.export import export_bundle
+from isthmus.policies.manifest import Provenance
 from isthmus.sim.mujoco_engine import MujocoEngine
 from isthmus.sim.scene import Scene
 from isthmus.sim.tasks import get_task
