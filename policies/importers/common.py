@@ -17,6 +17,7 @@ from isthmus.hardware.robot import RobotSpec, load_robot
 from isthmus.hardware.structure import read_toml
 
 from ..contract import Contract, ContractJoint
+from ..manifest import ValueSource
 
 T = TypeVar("T")
 FLOAT32 = 2.0**-23  # relative step of numbers that tools keep as float32
@@ -41,21 +42,12 @@ class Numbers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where one number of the contract comes from."""
-
-    where: str  # e.g. "kp of FL_hip_joint"
-    source: str  # file and key
-    resolution: float  # half a unit of the last printed place; 0: full precision
-
-
-@dataclass(frozen=True, kw_only=True)
 class Imported:
     """A policy of another tool, ready to be merged into a bundle graph by `onnx_graph`."""
 
     contract: Contract
     network: onnx.ModelProto  # observation -> action, then what it remembers; see `onnx_graph.policy_model`
-    sources: tuple[Source, ...]
+    sources: tuple[ValueSource, ...]
     memory: dict[str, int] = field(default_factory=dict[str, int])  # width of each state that the network keeps
     reference: onnx.ModelProto | None = None  # computes the contract's "reference.<what>" signals
     notes: tuple[str, ...] = ()  # what the tool does that a user should know of
@@ -210,7 +202,7 @@ def _check_agreement(what: str, first: Numbers, second: Numbers) -> None:
 
 def build_joints(
     names: Iterable[str], given: Mapping[str, Numbers], facts: Facts, missing: Missing
-) -> tuple[tuple[ContractJoint, ...], tuple[Source, ...]]:
+) -> tuple[tuple[ContractJoint, ...], tuple[ValueSource, ...]]:
     """The contract's joints from a format's numbers and the user's facts, which must agree; of both, the finer one is kept.
 
     Args:
@@ -222,7 +214,7 @@ def build_joints(
     Raises:
         ImportFailed: a joint named twice, numbers that disagree, kp <= 0 or kd < 0.
     """
-    order, joints, sources = tuple(names), list[ContractJoint](), list[Source]()
+    order, joints, sources = tuple(names), list[ContractJoint](), list[ValueSource]()
     check_names("joints", order)
     for field_name, numbers in given.items():
         if len(numbers.values) != len(order):
@@ -235,7 +227,7 @@ def build_joints(
             key: missing.ask(best and best.values[0], f"joint.{name}.{key}", _FIELDS[key], 1.0)
             for key, best in chosen.items()
         }
-        sources += [_source(f"{key} of {name}", best) for key, best in chosen.items() if best is not None]
+        sources += [_source(f"joints[{index}].{key}", best) for key, best in chosen.items() if best is not None]
         _check_gains(name, numbers, given)
         rounding = tuple((key, best.step(0)) for key, best in chosen.items() if best is not None and best.resolution)
         joints.append(ContractJoint(name=name, **numbers, rounding=rounding))
@@ -252,8 +244,8 @@ def _choose(key: str, name: str, given: Mapping[str, Numbers], index: int, facts
     return best
 
 
-def _source(where: str, numbers: Numbers) -> Source:
-    return Source(where=where, source=numbers.source, resolution=(numbers.resolution or (0.0,))[0])
+def _source(path: str, numbers: Numbers) -> ValueSource:
+    return ValueSource(path=path, source=numbers.source, resolution=(numbers.resolution or (0.0,))[0])
 
 
 _LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")

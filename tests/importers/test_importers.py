@@ -6,6 +6,7 @@ from parity import TOLERANCE, Recorded, load_rows, run_rows
 from recorded_a import RECORDED as RECORDED_A
 from recorded_b import RECORDED as RECORDED_B
 
+from isthmus.policies.importers.imported_bundle import write_imported
 from isthmus.policies.importers.registry import IMPORTERS, find_importer
 
 RECORDED = (*RECORDED_A, *RECORDED_B)
@@ -32,3 +33,17 @@ def test_the_merged_graph_computes_what_the_tool_computed(recorded: Recorded) ->
 @every
 def test_a_file_is_recognised_by_its_own_importer_alone(recorded: Recorded) -> None:
     assert find_importer(recorded.path).name == recorded.importer
+
+
+@every
+def test_a_bundle_replays_its_golden_rows_and_keeps_the_source_of_every_joint_number(recorded, tmp_path) -> None:
+    imported = IMPORTERS[recorded.importer].load(recorded.path, recorded.facts)
+    signals = recorded.signals(load_rows(recorded.rows), imported.contract.joint_names)
+    path = tmp_path / "policy.onnx"
+    bundle = write_imported(path, imported, name="walk", tool=recorded.importer, signals=signals)
+    count = len(imported.contract.joints)
+    assert len(bundle.golden["joint_pos"]) >= 64
+    assert bundle.manifest.contract == imported.contract
+    assert {s.path for s in bundle.manifest.sources} >= {f"joints[{i}].kp" for i in range(count)}
+    again = write_imported(path, imported, name="walk", tool=recorded.importer)  # from made-up signals
+    assert np.isfinite(again.golden["joint_target_next"]).all()
