@@ -1,5 +1,6 @@
 """YAML as other tools dump it: python tags are read as plain data, nothing is imported, called or built."""
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 from .common import ImportFailed
 from .files import read_text
 
+_EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+")
 _PYTHON = "tag:yaml.org,2002:python/"
 
 
@@ -167,6 +169,8 @@ def as_list(value: object, where: str) -> list[object]:
 
 def as_number(value: object, where: str) -> float:
     """A finite number; raises ImportFailed naming the place."""
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)  # 1e-3, which YAML's own rule takes for a text
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
         raise ImportFailed(f"{where}: expected a finite number, got {_shown(value)}")
     return float(value)
