@@ -56,8 +56,8 @@ class ScriptModule:
         return None
 
 
-def read_torchscript(path: Path) -> ScriptModule:
-    """The module that an archive holds.
+def read_torchscript(path: Path) -> tuple[ScriptModule, dict[str, object]]:
+    """The module that an archive holds, and the constants of its code by name.
 
     Raises:
         ImportFailed: not a TorchScript archive, damaged, weights that are not finite, or a checkpoint (a pickle), which is never loaded.
@@ -70,10 +70,20 @@ def read_torchscript(path: Path) -> ScriptModule:
         )
     if files.get("byteorder", b"little") != b"little":
         raise ImportFailed(f"{path}: written on a big-endian machine; export it on a usual one")
-    module = _Reader(files, path).value(pickle_data(files["data.pkl"], f"{path}: data.pkl"))
+    try:
+        return _read(files, path)
+    except RecursionError:
+        raise ImportFailed(f"{path}: modules within modules without end; do not use this file") from None
+
+
+def _read(files: dict[str, bytes], path: Path) -> tuple[ScriptModule, dict[str, object]]:
+    module = _Reader(files, path, "data").value(pickle_data(files["data.pkl"], f"{path}: data.pkl"))
     if not isinstance(module, ScriptModule):
         raise ImportFailed(f"{path}: holds {type(module).__name__}, expected a module")
-    return module
+    if "constants.pkl" not in files:
+        return module, {}
+    constants = _Reader(files, path, "constants").value(pickle_data(files["constants.pkl"], f"{path}: constants.pkl"))
+    return module, {f"c{index}": value for index, value in enumerate(constants if isinstance(constants, tuple) else ())}
 
 
 def _strip_root(files: dict[str, bytes], path: Path) -> dict[str, bytes]:
@@ -86,8 +96,8 @@ def _strip_root(files: dict[str, bytes], path: Path) -> dict[str, bytes]:
 class _Reader:
     """From what the pickle says to modules and arrays."""
 
-    def __init__(self, files: dict[str, bytes], path: Path) -> None:
-        self._files, self._path = files, path
+    def __init__(self, files: dict[str, bytes], path: Path, folder: str) -> None:
+        self._files, self._path, self._folder = files, path, folder
         self._done: dict[int, object] = {}
         self._classes = lru_cache(maxsize=None)(self._read_class)
 
@@ -100,6 +110,8 @@ class _Reader:
             return type(item)(self.value(part) for part in item)
         if item is None or isinstance(item, (str, int, float, bool)):
             return item
+        if isinstance(item, dict):
+            return {str(key): self.value(part) for key, part in item.items()}
         raise ImportFailed(f"{self._path}: a {type(item).__name__} where a module or a number is expected")
 
     def _made(self, made: Made) -> object:
@@ -149,7 +161,7 @@ class _Reader:
         try:
             stored, offset, size, stride = made.args[:4]  # pyright: ignore[reportIndexIssue]
             _, kind, key, _, count = stored.key
-            data = np.frombuffer(self._files[f"data/{key}"], dtype=_DTYPES[kind.name])
+            data = np.frombuffer(self._files[f"{self._folder}/{key}"], dtype=_DTYPES[kind.name])
             last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
             if len(data) < count or min((offset, *size, *stride)) < 0 or (0 not in size and last >= len(data)):
                 raise ValueError(f"{len(data)} numbers for a tensor of shape {size}")

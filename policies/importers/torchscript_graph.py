@@ -4,7 +4,7 @@ Buffers that `forward` writes to (the memory of recurrent exporters) become stat
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from onnx import TensorProto, helper
 
 from .common import ImportFailed
 from .torchscript import ScriptModule, read_torchscript
-from .torchscript_ops import FUNCTIONS, MODULES, Emit, Tensor
+from .torchscript_ops import FUNCTIONS, Emit, Tensor, known_module
 
-OPSET, IR_VERSION = 17, 8
+OPSET, IR_VERSION = 18, 8
 MAX_STEPS = 100_000
+_FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
 def torchscript_network(path: Path, observations: int) -> tuple[onnx.ModelProto, dict[str, int]]:
@@ -28,10 +29,17 @@ def torchscript_network(path: Path, observations: int) -> tuple[onnx.ModelProto,
     Raises:
         ImportFailed: see `read_torchscript`; or its code does what is not known here.
     """
-    module = read_torchscript(path)
+    module, constants = read_torchscript(path)
     emit = Emit(str(path))
-    translator = _Translator(str(path), emit)
-    action = translator.call(module, "forward", [Tensor("observation")])
+    translator = _Translator(str(path), emit, constants)
+    try:
+        action = translator.call(module, "forward", [Tensor("observation")])
+    except ImportFailed:
+        raise
+    except (RecursionError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ImportFailed(
+            f"{path}: the network's code cannot be followed: {error}; export it to ONNX instead"
+        ) from None
     if not isinstance(action, Tensor):
         raise ImportFailed(f"{path}: forward gives {type(action).__name__}, expected the action alone")
     emit.node("Identity", [action], name="action")
@@ -73,8 +81,8 @@ class _Buffer:
 
 
 class _Translator:
-    def __init__(self, source: str, emit: Emit) -> None:
-        self._source, self._emit, self._steps = source, emit, 0
+    def __init__(self, source: str, emit: Emit, constants: Mapping[str, object]) -> None:
+        self._source, self._emit, self._constants, self._steps = source, emit, constants, 0
         self._buffers: dict[tuple[int, str], _Buffer] = {}
         self._written: dict[tuple[int, str], bool] = {}
 
@@ -85,8 +93,9 @@ class _Translator:
 
     def call(self, module: ScriptModule, method: str, arguments: Sequence[object]) -> object:
         """Nodes of one call; of torch's own modules by what they are, of others by their code."""
-        if module.kind in MODULES and method.startswith("forward"):
-            return MODULES[module.kind](self._emit, module, *arguments)
+        known = known_module(module) if method.startswith("forward") else None
+        if known is not None:
+            return known(self._emit, module, *arguments)
         function = module.method(method, self._source)
         names = [argument.arg for argument in function.args.args]
         if len(names) != len(arguments) + 1:
@@ -102,6 +111,13 @@ class _Translator:
             return constant
         value = module.attributes[name]
         return View(module, name, value) if isinstance(value, np.ndarray) else value
+
+    def constant(self, name: str) -> object:
+        """One of the code's constants."""
+        if name not in self._constants:
+            raise self._refuse(f"uses the constant {name!r}")
+        value = self._constants[name]
+        return self._emit.constant(value) if isinstance(value, np.ndarray) else value
 
     def read(self, value: object) -> object:
         """A view's tensor; anything else as it is."""
@@ -144,6 +160,13 @@ class _Translator:
         return ImportFailed(
             f"{self._source}: the network's code {what}, which is not translated. Export the policy to ONNX with its own tool"
         )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """One of torch.nn.functional, under another name."""
+
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +266,10 @@ class _Frame:
             if isinstance(number, (int, float)):
                 return -number
         if isinstance(node, ast.Attribute):
+            if ast.unparse(node.value) == _FUNCTIONAL:
+                return _Function(node.attr)
+            if ast.unparse(node.value) == "CONSTANTS":
+                return self._translator.constant(node.attr)
             owner = self._value(node.value)
             if isinstance(owner, ScriptModule):
                 return self._translator.attribute(owner, node.attr)
@@ -261,8 +288,12 @@ class _Frame:
         arguments = [self._value(argument) for argument in node.args]
         if isinstance(node.func, ast.Name) and name == "bool" and isinstance(arguments[0], bool):
             return arguments[0]
-        if not isinstance(node.func, ast.Attribute):
+        if isinstance(node.func, ast.Name):
+            function = self._names.get(name)
+            if isinstance(function, _Function):
+                return self._translator.function(function.name, [self._read(argument) for argument in arguments])
             raise self._translator.refuse(f"calls {name!r}")
+        assert isinstance(node.func, ast.Attribute)
         path = ast.unparse(node.func.value)
         if path == "torch" and name == "slice" and len(arguments) == 1:
             return arguments[0]
@@ -270,7 +301,7 @@ class _Frame:
             value = self._read(arguments[1])
             if isinstance(value, Tensor):
                 return self._translator.write(arguments[0], value)
-        if path in ("torch", "__torch__.torch.nn.functional"):
+        if path in ("torch", _FUNCTIONAL):
             return self._translator.function(name, [self._read(argument) for argument in arguments])
         owner = self._value(node.func.value)
         if isinstance(owner, ScriptModule):

@@ -141,6 +141,20 @@ def _unsqueeze(emit: Emit, x: Tensor, dim: int) -> Tensor:
     return emit.node("Unsqueeze", [x, emit.axes(dim)])
 
 
+def _norm(emit: Emit, x: Tensor, order: float = 2.0, dim: list[int] | None = None, keepdim: bool = False) -> Tensor:
+    if order != 2.0 or not dim:
+        raise emit.refuse("a norm other than the length along given axes")
+    return emit.node("ReduceL2", [x, emit.axes(*dim)], keepdims=int(keepdim))
+
+
+def _normalize(
+    emit: Emit, x: Tensor, order: float = 2.0, dim: int = 1, eps: float = 1e-12, out: object = None
+) -> Tensor:
+    if out is not None:
+        raise emit.refuse("normalize into another tensor")
+    return emit.node("Div", [x, emit.node("Max", [_norm(emit, x, order, [dim], True), emit.number(eps)])])
+
+
 FUNCTIONS: dict[str, Callable[..., object]] = {
     "linear": _linear,
     "addmm": _addmm,
@@ -167,6 +181,11 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "slice": _slice,
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
+    "clamp_min": _binary("Max"),
+    "expand_as": lambda emit, x, other: x,  # ONNX stretches sizes of 1 by itself
+    "linalg_vector_norm": _norm,
+    "norm": _norm,
+    "normalize": _normalize,
     "detach": lambda emit, x: x,
 }
 
@@ -218,24 +237,30 @@ def _activation(function: str, *constants: str) -> Callable[..., Tensor]:
 
     def module_nodes(emit: Emit, module: ScriptModule, x: Tensor) -> Tensor:
         numbers = [module.constant(name) for name in constants]
-        if None in numbers:
-            raise emit.refuse(f"{module.kind} without {constants}")
         return FUNCTIONS[function](emit, x, *numbers)  # pyright: ignore[reportReturnType]
 
     return module_nodes
 
 
-_NN = "torch.nn.modules"
+_CONSTANTS = {"ELU": "alpha", "LeakyReLU": "negative_slope"}  # which traced modules have in their code alone
 MODULES: dict[str, Callable[..., object]] = {
-    f"{_NN}.linear.Linear": _linear_module,
-    f"{_NN}.linear.Identity": lambda emit, module, x: x,
-    f"{_NN}.activation.ELU": _activation("elu", "alpha"),
-    f"{_NN}.activation.ReLU": _activation("relu"),
-    f"{_NN}.activation.Tanh": _activation("tanh"),
-    f"{_NN}.activation.Sigmoid": _activation("sigmoid"),
-    f"{_NN}.activation.SELU": _activation("selu"),
-    f"{_NN}.activation.LeakyReLU": _activation("leaky_relu", "negative_slope"),
-    f"{_NN}.activation.SiLU": _activation("silu"),
-    f"{_NN}.rnn.LSTM": _rnn(4, (0, 3, 1, 2), "LSTM"),
-    f"{_NN}.rnn.GRU": _rnn(3, (1, 0, 2), "GRU", linear_before_reset=1),
+    "torch.nn.modules.linear.Linear": _linear_module,
+    "torch.nn.modules.linear.Identity": lambda emit, module, x: x,
+    "torch.nn.modules.activation.ELU": _activation("elu", _CONSTANTS["ELU"]),
+    "torch.nn.modules.activation.ReLU": _activation("relu"),
+    "torch.nn.modules.activation.Tanh": _activation("tanh"),
+    "torch.nn.modules.activation.Sigmoid": _activation("sigmoid"),
+    "torch.nn.modules.activation.SELU": _activation("selu"),
+    "torch.nn.modules.activation.LeakyReLU": _activation("leaky_relu", _CONSTANTS["LeakyReLU"]),
+    "torch.nn.modules.activation.SiLU": _activation("silu"),
+    "torch.nn.modules.rnn.LSTM": _rnn(4, (0, 3, 1, 2), "LSTM"),
+    "torch.nn.modules.rnn.GRU": _rnn(3, (1, 0, 2), "GRU", linear_before_reset=1),
 }
+
+
+def known_module(module: ScriptModule) -> Callable[..., object] | None:
+    """What a module of torch's own is in ONNX; None where its code has to say it."""
+    constant = _CONSTANTS.get(module.kind.rpartition(".")[2])
+    if constant is not None and module.constant(constant) is None:
+        return None
+    return MODULES.get(module.kind)
