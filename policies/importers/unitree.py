@@ -27,6 +27,8 @@ TERMS = {
     "last_action": "last_action_raw",
     "gait_phase": "phase",
 }
+OPTIONS = ("scale_first", "use_gym_history")  # among the terms
+INPUT = "obs"
 OF_JOINTS = ("joint_pos", "joint_pos_abs", "joint_vel")
 COMMAND = "command.velocity"
 
@@ -60,7 +62,8 @@ def load(path: Path, facts: Facts) -> Imported:
         "default_pos": _numbers(config, "default_joint_pos"),
     }
     joints, sources = build_joints(names, given, facts, missing)
-    terms, layout = _observation(config.mapping("observations"), names, _ranges(config))
+    group, observed = _group(config)
+    terms, layout = _observation(group, names, _ranges(config))
     contract = Contract(
         schema=SCHEMA,
         task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
@@ -75,11 +78,11 @@ def load(path: Path, facts: Facts) -> Imported:
             facts.latency_s, "latency_s", "s, least and most command delay that training saw", (0.0, 0.0)
         ),
         layout=layout,
-        clock=_clock(config.mapping("observations"), rate),
+        clock=_clock(group, rate),
     )
     missing.check()
     source = str(files.network)
-    network, _ = plain_network(read_onnx(files.network), source, observation="obs", action="actions")
+    network, _ = plain_network(read_onnx(files.network), source, observation=observed, action="actions")
     return Imported(contract=contract, network=network, sources=sources)
 
 
@@ -180,15 +183,28 @@ def _command(config: Mapping) -> CommandSpec | None:
     return CommandSpec(signal=COMMAND, workspace=None, low=low, high=high)
 
 
+def _group(config: Mapping) -> tuple[Mapping, str]:
+    """The terms, and the network's input that they are: the file holds terms, or one group of them by that name."""
+    terms = config.mapping("observations")
+    keys = terms.names()
+    if not keys or keys[0] in OPTIONS:
+        raise ImportFailed(f"{terms.source}: the deployment code needs a term or a group first, got {keys[:1]}")
+    if "params" in terms.mapping(keys[0]):
+        return terms, INPUT
+    if len(keys) > 1:
+        raise ImportFailed(f"{terms.source}: groups {keys}; one can be imported")
+    return terms.mapping(keys[0]), keys[0]
+
+
 def _observation(
     terms: Mapping, names: tuple[str, ...], ranges: tuple[tuple[float, float], ...]
 ) -> tuple[tuple[ObservationTerm, ...], Literal["term", "time"]]:
-    options = [key for key in ("scale_first", "use_gym_history") if key in terms]
-    scale_first = "scale_first" in options and terms.flag("scale_first")
-    by_time = "use_gym_history" in options and terms.flag("use_gym_history")
-    built = list[ObservationTerm]()
+    by_time = "use_gym_history" in terms and terms.flag("use_gym_history")
+    scale_first, built = False, list[ObservationTerm]()
     for key in terms.names():
-        if key not in options:
+        if key == "scale_first":
+            scale_first = terms.flag(key)  # of the terms that follow
+        elif key not in OPTIONS:
             built += _term(terms.mapping(key), key, names, ranges, (scale_first, by_time))
     if by_time and len({term.lags for term in built}) > 1:
         raise ImportFailed(f"{terms.source}: use_gym_history with different history lengths")

@@ -227,6 +227,7 @@ def test_links_in_tar_archives_are_refused(tmp_path: Path) -> None:
         (r"period: 0.8", "period: 0", "positive number of seconds"),
         (r"lin_vel_x: \[-0.5, 1.0\]", "lin_vel_x: [1.0, -0.5]", "lowest and a highest"),
         (r"history_length: 1", "history_length: 0", "expected 1 at least"),
+        (r"observations:\n", "observations:\n  scale_first: true\n", "needs a term or a group first"),
     ],
 )  # fmt: skip
 def test_a_deploy_yaml_that_cannot_be_meant_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def config(robot: tuple[list[str], list[str]], term_history: int, by_time: bool)
         for name, (width, scale) in terms.items()
     }
     if by_time:
-        observations = {"use_gym_history": True, "scale_first": True, **observations}
+        first, *rest = observations.items()  # scale_first is of what comes after it
+        observations = {"obs": {"use_gym_history": True, **dict([first]), "scale_first": True, **dict(rest)}}
     elif term_history == 1:
         observations["gait_phase"] = {"params": {"period": 0.8}, "clip": None, "scale": [1.0, 1.0], "history_length": 1}
     return {
@@ -81,7 +82,7 @@ def config(robot: tuple[list[str], list[str]], term_history: int, by_time: bool)
                 "joint_names": [".*"],
                 "scale": [digits(0.25 + 0.01234 * i) for i in range(count)],
                 "offset": default,
-                "joint_ids": slice(None),
+                "joint_ids": None if by_time else slice(None),
             }
         },
         "observations": observations,
@@ -136,10 +137,16 @@ class Deployment:
     def __init__(self, cfg: dict, network: Path) -> None:
         self.cfg, self.session = cfg, ort.InferenceSession(network)
         self.ids = cfg["joint_ids_map"]
-        group = dict(cfg["observations"])
-        self.by_time = group.pop("use_gym_history", False)  # observation_manager.h:121-124
-        self.scale_first = group.pop("scale_first", False)  # observation_manager.h:117-120
-        self.terms = group
+        group = cfg["observations"]
+        group = group if "params" in next(iter(group.values())) else group["obs"]  # observation_manager.h:98-107
+        self.by_time, scale_first, self.terms, self.scale_first = False, False, {}, {}
+        for key, value in group.items():  # observation_manager.h:114-124, in the file's order
+            if key == "use_gym_history":
+                self.by_time = value
+            elif key == "scale_first":
+                scale_first = value
+            else:
+                self.terms[key], self.scale_first[key] = value, scale_first
 
     def raw(self, name: str, now: dict[str, np.ndarray]) -> np.ndarray:
         """observations.h."""
@@ -164,9 +171,9 @@ class Deployment:
         """manager_term_cfg.h:32-49: clip then scale, or the other way round."""
         term, value = self.terms[name], self.raw(name, now)
         scale = np.float32(term["scale"])
-        value = value * scale if self.scale_first else value
+        value = value * scale if self.scale_first[name] else value
         value = value if term["clip"] is None else np.clip(value, *np.float32(term["clip"]))
-        return value if self.scale_first else value * scale
+        return value if self.scale_first[name] else value * scale
 
     def reset(self, now: dict[str, np.ndarray]) -> None:
         """manager_based_rl_env.h:47-54; manager_term_cfg.h:27-30: every slot holds the sample of the reset."""
@@ -194,7 +201,8 @@ class Deployment:
 
 def record(name: str, robot: tuple[list[str], list[str]], cfg: dict, seed: int) -> None:
     folder = OUT / name
-    widths = [len(t["scale"]) * t["history_length"] for t in cfg["observations"].values() if isinstance(t, dict)]
+    terms = cfg["observations"].get("obs", cfg["observations"])
+    widths = [len(t["scale"]) * t["history_length"] for t in terms.values() if isinstance(t, dict)]
     export(folder / "exported", sum(widths), len(robot[1]))
     (folder / "params").mkdir(exist_ok=True)
     with open(folder / "params" / "deploy.yaml", "w") as file:
