@@ -234,12 +234,17 @@ def _others(contract: Contract) -> np.ndarray | None:
 
 
 def clock_cycle(contract: Contract) -> tuple[int, int] | None:
-    """Ticks after which the clock has turned a whole number of times, and how many times, where both are small enough.
-
-    Then ticks are counted, without rounding: of `count` ticks the phase is (count * turns modulo ticks) / ticks.
-    """
+    """Ticks after which the contract's clock has turned a whole number of times, and how many; see `turns_in_ticks`."""
     assert contract.clock is not None
-    per_tick = contract.clock.frequency * contract.period_ns * 1e-9
+    return turns_in_ticks(contract.clock.frequency * contract.period_ns * 1e-9)
+
+
+def turns_in_ticks(per_tick: float) -> tuple[int, int] | None:
+    """Ticks after which what turns so much in each of them has turned a whole number of times, and how many times.
+
+    Then ticks are counted, without rounding: after `count` of them the phase is (count * turns modulo ticks) / ticks. None where the two
+    are too large for that.
+    """
     turns, ticks = Fraction(per_tick).limit_denominator(LONGEST_CYCLE).as_integer_ratio()
     exact = turns > 0 and abs(turns / ticks - per_tick) < 1e-9 * per_tick and turns * ticks < EXACT
     return (ticks, turns) if exact else None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from . import bare, efferent, holosoma, isaaclab, kinfer, leapp, mjlab, rl_sar, unitree, unitree_rl_gym
+from . import bare, efferent, holosoma, isaaclab, kinfer, leapp, mjlab, motrix, rl_sar, unitree, unitree_rl_gym
 from .common import Importer, ImportFailed
 
 IMPORTERS: dict[str, Importer] = {
@@ -17,6 +17,7 @@ IMPORTERS: dict[str, Importer] = {
         kinfer.IMPORTER,
         efferent.IMPORTER,
         rl_sar.IMPORTER,
+        motrix.IMPORTER,
         bare.IMPORTER,
     )
 }

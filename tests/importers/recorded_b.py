@@ -1,4 +1,4 @@
-"""Recorded policies of holosoma, unitree_rl_gym, kinfer, efferent and rl_sar."""
+"""Recorded policies of holosoma, unitree_rl_gym, kinfer, efferent, rl_sar and motrix-deploy."""
 
 import numpy as np
 from parity import DATA, Recorded, by_name
@@ -76,4 +76,5 @@ RECORDED = (
     recorded(
         "rl_sar", "rl_sar/trot/config.yaml", "rl_sar/trot/rows.npz", without(LIMITS, "effort_limit"), command=VELOCITY
     ),
+    recorded("motrix", "motrix/walk.deploy", "motrix/walk.npz", JointFacts(velocity_limit=20.0)),
 )

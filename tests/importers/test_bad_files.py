@@ -29,6 +29,7 @@ RL_SAR, GYM, KINFER, APP = (
     for n in ("rl_sar-walk-rows", "unitree_rl_gym-unitree_rl_gym-real", "kinfer-kinfer-rows", "efferent-efferent-walk")
 )
 HOLOSOMA = EVERY["holosoma-history-rows"]
+MOTRIX = EVERY["motrix-motrix-walk"]
 
 
 def load(recorded: Recorded, path: Path, **facts: object) -> None:
@@ -56,7 +57,7 @@ def test_what_nobody_says_is_listed_whole(recorded: Recorded) -> None:
 def test_a_file_that_ends_early_is_refused(recorded: Recorded, tmp_path: Path) -> None:
     path = copied(recorded, tmp_path)
     folder = path if path.is_dir() else path.parent
-    for file in folder.glob("*.*"):
+    for file in folder.rglob("*.*"):
         if file.suffix in (".pt", ".onnx", ".kinfer", ".app"):
             file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
     with pytest.raises(ImportFailed):
@@ -345,3 +346,37 @@ def test_a_holosoma_file_that_does_not_say_what_it_sees_asks_for_it(tmp_path: Pa
     path.with_name("holosoma.toml").unlink()
     with pytest.raises(ImportFailed, match=r"holosoma\.toml beside it with terms, obs_scales"):
         load(HOLOSOMA, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d["policy"].update(payload_path="../policy.onnx"), "leads out"),
+        (lambda d: d["policy"].update(payload_path="/etc/hostname"), "leads out"),
+        (lambda d: d["policy"].update(sha256="0" * 64), "damaged, or of another export"),
+        (lambda d: d["task"].update(name="g1_wbt/v1"), "importer 'bare'"),
+        (lambda d: d["task"]["config"].update(action_scale=[0.0] * 6), "scale 0"),
+        (lambda d: d["task"]["config"].update(kd=[-0.1] * 6), "kd"),
+        (lambda d: d["task"]["config"].update(gait_frequency_hz=0.0), "positive"),
+        (lambda d: d["robot"].update(joint_names=["a"] * 6), "repeated"),
+        (lambda d: d["robot"].update(torque_limit=[1.0] * 5), "5 values"),
+        (lambda d: d["control"].update(quaternion_order="wxyz"), "quaternion_order"),
+        (lambda d: d["control"].update(period_s=-0.02), "control period"),
+        (lambda d: d.update(schema_version="motrix-deploy/v2"), "v2"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused_in_motrix(change, said: str, tmp_path: Path) -> None:
+    path = copied(MOTRIX, tmp_path) / "manifest.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(ImportFailed, match=said):
+        load(MOTRIX, path)
+
+
+def test_a_network_that_is_a_link_is_refused_in_motrix(tmp_path: Path) -> None:
+    path = copied(MOTRIX, tmp_path)
+    (path / "policy/policy.onnx").rename(tmp_path / "elsewhere.onnx")
+    (path / "policy/policy.onnx").symlink_to(tmp_path / "elsewhere.onnx")
+    with pytest.raises(ImportFailed, match="link"):
+        load(MOTRIX, path)
