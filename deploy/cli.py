@@ -15,6 +15,7 @@ from .commands.bench_learn import BenchLearn
 from .commands.bench_loop import BenchLoop
 from .commands.bench_sim import BenchSim
 from .commands.bench_train import BenchTrain
+from .commands.bundle import BundleDiff, BundleShow, BundleSign, BundleVerify
 from .commands.calibrate import Calibrate
 from .commands.compare import Compare
 from .commands.correct import Correct
@@ -44,6 +45,13 @@ Exports = (
     Annotated[Export, subcommand("bundle", prefix_name=False)] | Annotated[ExportC, subcommand("c", prefix_name=False)]
 )
 
+Bundles = (
+    Annotated[BundleShow, subcommand("show", prefix_name=False)]
+    | Annotated[BundleVerify, subcommand("verify", prefix_name=False)]
+    | Annotated[BundleDiff, subcommand("diff", prefix_name=False)]
+    | Annotated[BundleSign, subcommand("sign", prefix_name=False)]
+)
+
 BENCH_NAMES, EXPORT_NAMES = (
     tuple(get_args(annotated)[1].name for annotated in get_args(group)) for group in (Bench, Exports)
 )
@@ -59,6 +67,10 @@ Command = (
             prefix_name=False,
             description="Write a trained policy as one bundle (`export DIRECTORY`), or a bundle as C99 (`export c BUNDLE`).",
         ),
+    ]
+    | Annotated[
+        Bundles,
+        subcommand("bundle", prefix_name=False, description="Look at a bundle, check it, compare two, sign one."),
     ]
     | Annotated[Run, subcommand("run", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -84,6 +85,19 @@ def unstructure(value: object) -> Any:
     return cattrs.Converter().unstructure(value)
 
 
+def leaves(value: object, where: str = "") -> Iterator[tuple[str, object]]:
+    """Every value below plain data with its place, e.g. `joints[2].kp`, and how many a list has."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from leaves(part, f"{where}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        yield f"number of {where}", len(value)
+        for index, part in enumerate(value):
+            yield from leaves(part, f"{where}[{index}]")
+    else:
+        yield where, value
+
+
 def read_toml(path: Path, cls: type[T]) -> T:
     """Read a TOML file into `cls`; raises FormatError naming the file and the cause."""
     try:
@@ -114,4 +128,4 @@ def write_json(path: Path, value: object) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-__all__ = ["FormatError", "read_json", "read_toml", "structure", "unstructure", "write_json"]
+__all__ = ["FormatError", "leaves", "read_json", "read_toml", "structure", "unstructure", "write_json"]

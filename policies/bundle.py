@@ -19,16 +19,18 @@ import onnxruntime as ort
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import FormatError, structure, unstructure
 
+from .bundle_policy import PART_OUTPUTS, BundlePolicy, target_output
 from .contract import Contract, ContractError
 from .contract_checks import check_contract
 from .manifest import SCHEMA, Manifest
 from .migration import migrated_manifest
-from .policy import PolicyOutput
+from .onnx_header import HeaderError, check_header
 
 MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY = "isthmus.manifest", "isthmus.golden", "isthmus.sha256"
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(re.escape(DIGEST_KEY.encode()) + rb".{1,4}?([0-9a-f]{64})", re.DOTALL)
-PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
+LARGEST_BYTES = 256 * 1024 * 1024
+LARGEST_GOLDEN_BYTES = 16 * 1024 * 1024
 GOLDEN_TOLERANCE = 1e-5  # rad, action units, and of other units this share of the largest value
 
 
@@ -46,7 +48,7 @@ class Bundle:
     session: ort.InferenceSession
     golden: dict[str, np.ndarray]
 
-    def policy(self) -> "BundlePolicy":
+    def policy(self) -> BundlePolicy:
         """A policy that runs this bundle."""
         return BundlePolicy(self)
 
@@ -82,11 +84,13 @@ def load_bundle(path: Path | str) -> Bundle:
         BundleError: says what is wrong with the file and what to do.
     """
     path = Path(path)
-    if not path.is_file():
-        raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
-    data = path.read_bytes()
+    data = _read(path)
     if _DIGEST.search(data) is not None:  # before anything is parsed
         _check_digest(data, path)
+    try:
+        check_header(data)
+    except HeaderError as error:
+        raise BundleError(f"{path}: {error}") from None
     session = _open_session(data, path)
     properties = _properties(session, path)
     for key in (MANIFEST_KEY, GOLDEN_KEY, DIGEST_KEY):
@@ -115,52 +119,15 @@ def load_bundle(path: Path | str) -> Bundle:
     return bundle
 
 
-def target_output(contract: Contract) -> str:
-    """The graph's output that is to be executed."""
-    return f"{contract.action.target}_next"
-
-
-class BundlePolicy:
-    """Policy that runs a bundle; one thread, inputs preallocated."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self.contract = bundle.manifest.contract
-        self.policy_id = bundle.sha256
-        self.joint_names = self.contract.joint_names
-        self.num_actions = len(self.contract.action.joints)
-        self.period_ns = self.contract.period_ns
-        self._session = bundle.session
-        self._signals = _signal_widths(self.contract)
-        self._target = target_output(self.contract)
-        self._states = tuple(state.name for state in bundle.manifest.states)
-        widths = {**self._signals, **{f"state.{s.name}": s.width for s in bundle.manifest.states}}
-        self._feeds = {name: np.zeros((1, width), dtype=np.float32) for name, width in widths.items()}
-        self._outputs = [self._target, *PART_OUTPUTS, *(f"next.{name}" for name in self._states)]
-
-    def reset(self) -> None:
-        """See Policy."""
-        for name in self._states:
-            self._feeds[f"state.{name}"][:] = 0.0
-
-    def act(self, signals: Mapping[str, np.ndarray]) -> PolicyOutput:
-        """See Policy."""
-        results = self.run(signals)
-        return PolicyOutput(
-            joint_target=results[self._target].astype(np.float64),
-            base_action=results["base_action"].astype(np.float64),
-            residual_action=results["residual_action"].astype(np.float64),
-            gate_prob=float(results["gate_prob"][0]),
-            gate=float(results["gate"][0]),
-        )
-
-    def run(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """One step of the graph. Returns every output by name, shape (width,), float32; the state moves on."""
-        for name in self._signals:
-            self._feeds[name][0] = signals[name]
-        values = self._session.run(self._outputs, self._feeds)
-        for name, value in zip(self._states, values[1 + len(PART_OUTPUTS) :], strict=True):
-            self._feeds[f"state.{name}"][:] = np.asarray(value)
-        return {name: np.asarray(value)[0] for name, value in zip(self._outputs, values, strict=True)}
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
+    if path.stat().st_size > LARGEST_BYTES:
+        raise BundleError(f"{path}: {path.stat().st_size} bytes; a bundle has at most {LARGEST_BYTES}")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _signal_widths(contract: Contract) -> dict[str, int]:
@@ -192,7 +159,12 @@ def _properties(session: ort.InferenceSession, path: Path) -> dict[str, str]:
 
 
 def _decode_golden(text: str) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as archive:
+    packed = io.BytesIO(base64.b64decode(text, validate=True))
+    with zipfile.ZipFile(packed) as members:
+        size = sum(member.file_size for member in members.infolist())
+    if size > LARGEST_GOLDEN_BYTES:
+        raise ValueError(f"they unpack to {size} bytes, more than {LARGEST_GOLDEN_BYTES}")
+    with np.load(packed, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
@@ -209,9 +181,19 @@ def _check_tensors(bundle: Bundle) -> None:
         *PART_OUTPUTS,
         *(f"next.{s.name}" for s in bundle.manifest.states),
     }
-    missing = wanted - {tensor.name for tensor in bundle.session.get_outputs()}
-    if missing:
+    outputs = {tensor.name: tensor.shape for tensor in bundle.session.get_outputs()}
+    if missing := wanted - set(outputs):
         raise BundleError(f"{bundle.path}: the graph lacks outputs {sorted(missing)}")
+    wide = {f"next.{s.name}": s.width for s in bundle.manifest.states}
+    wide[target_output(bundle.manifest.contract)] = bundle.manifest.contract.signal_width(
+        bundle.manifest.contract.action.target
+    )
+    for name in sorted(wanted):
+        shape = outputs[name]
+        if len(shape) != 2 or shape[0] != 1 or not isinstance(shape[1], int) or shape[1] != wide.get(name, shape[1]):
+            raise BundleError(
+                f"{bundle.path}: output {name!r} has shape {shape}; expected [1, {wide.get(name, 'a fixed width')}]"
+            )
 
 
 def _replay(bundle: Bundle) -> None:

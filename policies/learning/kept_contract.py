@@ -1,10 +1,9 @@
 """The contract that a run was begun with, as a file beside its configuration: networks mean nothing under another one."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-from isthmus.hardware.structure import FormatError, structure, unstructure, write_json
+from isthmus.hardware.structure import FormatError, leaves, structure, unstructure, write_json
 
 from ..contract import Contract
 from ..migration import migrated_contract
@@ -43,25 +42,12 @@ def check_kept_contract(directory: Path, contract: Contract) -> None:
 
 def contract_differences(kept: Contract, now: Contract) -> list[str]:
     """Each value in which two contracts differ, as text with its place."""
-    before, after = dict(_leaves(unstructure(kept))), dict(_leaves(unstructure(now)))
+    before, after = dict(leaves(unstructure(kept))), dict(leaves(unstructure(now)))
     return [
         f"{where} was {before.get(where, 'absent')!r}, is {after.get(where, 'absent')!r}"
         for where in dict.fromkeys([*before, *after])
         if where not in before or where not in after or before[where] != after[where]
     ]
-
-
-def _leaves(value: object, where: str = "") -> Iterator[tuple[str, object]]:
-    """Every value below plain data with its place, e.g. `joints[2].kp`."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield from _leaves(part, f"{where}.{name}".lstrip("."))
-    elif isinstance(value, list | tuple):
-        yield f"number of {where}", len(value)
-        for index, part in enumerate(value):
-            yield from _leaves(part, f"{where}[{index}]")
-    else:
-        yield where, value
 
 
 __all__ = ["CONTRACT_FILE", "check_kept_contract", "contract_differences", "keep_contract"]

@@ -1,0 +1,86 @@
+"""Runs a bundle's graph tick by tick: inputs, outputs and states stay where they are in memory."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime as ort
+
+from .contract import Contract
+from .policy import PolicyOutput
+
+if TYPE_CHECKING:
+    from .bundle import Bundle
+
+PART_OUTPUTS = ("observation", "base_action", "residual_action", "gate_prob", "gate")
+
+
+def target_output(contract: Contract) -> str:
+    """The graph's output that is to be executed."""
+    return f"{contract.action.target}_next"
+
+
+class BundlePolicy:
+    """Policy that runs a bundle, in one thread.
+
+    States are kept twice: in one tick the graph reads the one and writes the other, in the next the other way round.
+    """
+
+    def __init__(self, bundle: "Bundle") -> None:
+        self.contract = contract = bundle.manifest.contract
+        self.policy_id = bundle.sha256
+        self.joint_names = contract.joint_names
+        self.num_actions = len(contract.action.joints)
+        self.period_ns = contract.period_ns
+        self._session = bundle.session
+        self._target = target_output(contract)
+        self._signals = {name: _row(contract.signal_width(name)) for name in contract.signals}
+        self._states = [{s.name: _row(s.width) for s in bundle.manifest.states} for _ in range(2)]
+        names = (self._target, *PART_OUTPUTS)
+        widths = {output.name: output.shape[1] for output in bundle.session.get_outputs()}
+        self._outputs = {name: _row(widths[name]) for name in names}
+        self._bindings = [self._binding(*states) for states in (self._states, self._states[::-1])]
+        self._turn = 0
+
+    def reset(self) -> None:
+        """See Policy."""
+        for values in self._states[self._turn].values():
+            values[:] = 0.0
+
+    def act(self, signals: Mapping[str, np.ndarray]) -> PolicyOutput:
+        """See Policy."""
+        self._step(signals)
+        outputs = self._outputs
+        return PolicyOutput(
+            joint_target=outputs[self._target][0].astype(np.float64),
+            base_action=outputs["base_action"][0].astype(np.float64),
+            residual_action=outputs["residual_action"][0].astype(np.float64),
+            gate_prob=float(outputs["gate_prob"][0, 0]),
+            gate=float(outputs["gate"][0, 0]),
+        )
+
+    def run(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """One step of the graph. Returns every output by name, shape (width,), float32; the state moves on."""
+        self._step(signals)
+        following = {f"next.{name}": values for name, values in self._states[self._turn].items()}
+        return {name: values[0].copy() for name, values in (self._outputs | following).items()}
+
+    def _step(self, signals: Mapping[str, np.ndarray]) -> None:
+        for name, row in self._signals.items():
+            row[0] = signals[name]
+        self._session.run_with_iobinding(self._bindings[self._turn])
+        self._turn = 1 - self._turn
+
+    def _binding(self, before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> ort.IOBinding:
+        """The graph's tensors to our arrays, which it reads and writes in place."""
+        binding = self._session.io_binding()
+        inputs = self._signals | {f"state.{name}": values for name, values in before.items()}
+        outputs = self._outputs | {f"next.{name}": values for name, values in after.items()}
+        for bind, arrays in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
+            for name, array in arrays.items():
+                bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        return binding
+
+
+def _row(width: int) -> np.ndarray:
+    return np.zeros((1, width), dtype=np.float32)
