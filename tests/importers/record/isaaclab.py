@@ -7,58 +7,18 @@ exporter, on a CPU. The simulator's packages, which are not on PyPI, are empty s
     python -P tests/importers/record/isaaclab.py <site-packages>/isaaclab/source
 """
 
-import importlib.abc
-import importlib.machinery
 import re
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import ClassVar
-from unittest.mock import MagicMock
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime as ort
 import torch
 
-ABSENT = (
-    *("omni", "carb", "pxr", "isaacsim", "usdrt", "h5py", "hid", "flatdict", "junitparser", "open3d"),
-    *("trimesh", "pinocchio", "pink", "dex_retargeting"),
-)
+sys.path.append(str(Path(__file__).parent))  # last: files beside this one are named as packages
 
-
-class Nothing(MagicMock):
-    """A class, function or number of an absent package."""
-
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)
-        self.__name__ = self.__qualname__ = "nothing"
-
-
-class Stand(ModuleType):
-    """An empty module: whatever is taken from it is a mock."""
-
-    __path__: ClassVar[list[str]] = []
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Nothing(name=f"{self.__name__}.{name}")
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives stand-ins for the packages that are absent."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name.split(".")[0] in ABSENT:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return Stand(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
-
+from stand_ins import Finder
 
 sys.meta_path.insert(0, Finder())
 for package in ("isaaclab", "isaaclab_contrib", "isaaclab_tasks", "isaaclab_assets", "isaaclab_rl"):
