@@ -28,7 +28,7 @@ from .common import (
 )
 from .files import metadata, read_onnx
 from .motion import COMMAND, ORIENTATION, POSITION, Motion, motion_reference
-from .onnx_network import plain_network, pruned, recurrent_network
+from .onnx_network import modern, plain_network, pruned, recurrent_network
 
 TERMS = {
     "base_lin_vel": "base_lin_vel",
@@ -229,7 +229,7 @@ def _reference(
     unknown = [joint.joint for joint in joints if joint.joint not in contract.joint_names]
     if unknown:
         raise ImportFailed(f"{facts.source}: anchor: {unknown} are none of the joints {list(contract.joint_names)}")
-    frames = pruned(model, MOTION_OUTPUTS, given.where("time_step"))
+    frames = pruned(modern(model, given.where("time_step")), MOTION_OUTPUTS, given.where("time_step"))
     motion = Motion(frames=frames, anchor_body=bodies.index(anchor), anchor=joints)
     return motion_reference(motion, contract.joint_names, seen, given.where("time_step"))
 

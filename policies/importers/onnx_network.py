@@ -39,7 +39,7 @@ def plain_network(
     """
     memory, initial = memory or {}, initial or {}
     seen = [observation] if isinstance(observation, str) else list(observation)
-    model = pruned(_prepared(model, source), [action, *memory.values()], source)
+    model = pruned(modern(model, source), [action, *memory.values()], source)
     inputs = {value.name: value for value in model.graph.input}
     if sorted(inputs) != sorted((*seen, *memory)):
         raise ImportFailed(f"{source}: inputs {sorted(inputs)}; expected {[*seen, *memory]}")
@@ -89,7 +89,8 @@ def recurrent_network(model: onnx.ModelProto, source: str) -> tuple[onnx.ModelPr
     return plain_network(model, source, observation="obs", action="actions", memory=memory)
 
 
-def _prepared(model: onnx.ModelProto, source: str) -> onnx.ModelProto:
+def modern(model: onnx.ModelProto, source: str) -> onnx.ModelProto:
+    """The model in an opset that contracts are written in, or newer."""
     try:
         return prepared(model)
     except IsthmusError as error:

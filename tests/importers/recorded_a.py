@@ -116,12 +116,22 @@ LEAPP = Recorded(
     target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
 )
 
+BEYONDMIMIC = Recorded(
+    importer="mjlab",
+    path=DATA / "beyondmimic" / "policy.onnx",
+    facts=Facts(**{**vars(COMMON), "period_s": 0.02, "action_clip": float("inf"), "anchor": WAIST}),
+    rows=DATA / "beyondmimic" / "rows.npz",
+    signals=lambda rows, names: {key: rows[key] for key in ("joint_pos", "joint_vel", "gyro", "base_quat")},
+    target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
+)
+
 RECORDED = (
     unitree("walk", QUADRUPED_SDK),
     unitree("history", BIPED_SDK),
     unitree("time_major", BIPED_SDK),
     mjlab("velocity", command=CommandFacts(low=(-1.0, -0.5, -1.0), high=(1.0, 0.5, 1.0))),
     mjlab("tracking", anchor=WAIST),
+    BEYONDMIMIC,
     isaaclab("flat"),
     isaaclab("history"),
     LEAPP,
