@@ -7,7 +7,7 @@ from isthmus.hardware.signals import SIGNALS
 
 from ..bundle import Bundle, target_output
 from ..contract import Contract, ContractJoint
-from .names import bare_number, comment, string
+from .names import bare_number, string
 
 PART_NOTES = {
     "base_action": "the network's action, before the contract's action rule",
@@ -82,9 +82,11 @@ def _members(contract: Contract) -> dict[str, str]:
         spec = registry.get(name)
         if spec is not None:
             joints = f"; {order}" if spec.width == "joints" else ""
-            notes[name] = comment(f"{spec.description}, {spec.unit}, frame: {spec.frame}{joints}")
+            notes[name] = f"{spec.description}, {spec.unit}, frame: {spec.frame}{joints}"
+    for own in contract.own_signals:
+        notes[own.name] = f"{own.description}, {own.unit}"
     executed = registry.get(contract.action.target)
     unit = "" if executed is None else f", {executed.unit}"
     targets = contract.joint_names if executed is not None and executed.width == "joints" else contract.action.joints
-    notes[target_output(contract)] = comment(f"what is to be executed now{unit}; in the order {', '.join(targets)}")
+    notes[target_output(contract)] = f"what is to be executed now{unit}; in the order {', '.join(targets)}"
     return notes

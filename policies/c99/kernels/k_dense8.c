@@ -3,11 +3,11 @@ static void k_dense8(const uint32_t *w, const float *scale, const float *b, cons
                      int rows, int columns, float most)
 {
     const float unit = k_quantise(x, q, columns, most);
-    const int groups = (columns + 3) / 4;
+    const uint32_t *const end = q + (columns + 3) / 4 * 2;
     for (; rows >= 4; rows -= 4, scale += 4, b += 4, y += 4) {
         int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
-        for (int k = 0; k < groups; ++k, w += 4) {
-            const uint32_t x01 = q[2 * k], x23 = q[2 * k + 1];
+        for (const uint32_t *v = q; v != end; v += 2, w += 4) {
+            const uint32_t x01 = v[0], x23 = v[1];
             a0 = k_dot4(w[0], x01, x23, a0);
             a1 = k_dot4(w[1], x01, x23, a1);
             a2 = k_dot4(w[2], x01, x23, a2);
@@ -20,8 +20,8 @@ static void k_dense8(const uint32_t *w, const float *scale, const float *b, cons
     }
     for (; rows > 0; --rows) {
         int32_t a0 = 0;
-        for (int k = 0; k < groups; ++k)
-            a0 = k_dot4(*w++, q[2 * k], q[2 * k + 1], a0);
+        for (const uint32_t *v = q; v != end; v += 2)
+            a0 = k_dot4(*w++, v[0], v[1], a0);
         *y++ = K_MAC((float)a0, *scale++ * unit, *b++);
     }
 }

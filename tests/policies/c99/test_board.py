@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     bool(missing_tools()), reason=f"no {', '.join(missing_tools())}; .ci/system-packages installs {PACKAGES}"
 )
 SIZES = (48, 64, 64, 12)
-KINDS = ("so101-reach", "so101-reach with memory", "go2-velocity", "quadrotor-hover", "cartpole-balance with memory")
+KINDS = ("so101-reach", "so101-reach with memory", "go2-velocity", "cartpole-balance with memory")
 
 
 def tell(what: str, figures: Figures) -> None:
