@@ -44,7 +44,6 @@ COMMAND = "command.velocity"
 _TERMS = {
     "actions": ObservationTerm(name="last_action", scale=1.0),
     "base_ang_vel": ObservationTerm(name="gyro", scale=1.0),
-    "base_lin_vel": ObservationTerm(name="base_lin_vel", scale=1.0),
     "command_ang_vel": ObservationTerm(name="signal", signal=COMMAND, index=(2,), scale=1.0),
     "command_lin_vel": ObservationTerm(name="signal", signal=COMMAND, index=(0, 1), scale=1.0),
     "cos_phase": ObservationTerm(name="phase_cos", scale=1.0),

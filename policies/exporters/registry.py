@@ -1,0 +1,34 @@
+"""Every exporter, by the name of the tool whose files it writes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+
+from ..bundle import load_bundle
+from ..manifest import Manifest
+from .holosoma import export_holosoma
+from .mjlab import export_mjlab
+from .network import Exported, ExportFailed
+
+EXPORTERS: dict[str, Callable[[onnx.ModelProto, Manifest], Exported]] = {
+    "mjlab": export_mjlab,
+    "holosoma": export_holosoma,
+}
+
+
+def export_bundle(bundle: Path, flavour: str, target: Path) -> Exported:
+    """Write a bundle in another tool's form: the model at `target`, and what belongs to it beside.
+
+    Raises:
+        BundleError: the bundle cannot be trusted.
+        ExportFailed: an unknown tool, or a contract that its format cannot say; nothing is written then.
+    """
+    if flavour not in EXPORTERS:
+        raise ExportFailed(f"no exporter for {flavour!r}; known: {', '.join(EXPORTERS)}")
+    manifest = load_bundle(bundle).manifest
+    made = EXPORTERS[flavour](onnx.load(str(bundle)), manifest)
+    target.write_bytes(made.model.SerializeToString())
+    for name, text in made.files.items():
+        (target.parent / name).write_text(text)
+    return made
