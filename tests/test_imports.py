@@ -22,7 +22,13 @@ TRAINING_ONLY = (
 )
 NEEDS_TRAINING = (
     *("isthmus.sim", "isthmus.policies.learning", "isthmus.policies.compose", "isthmus.calibration"),
-    *("isthmus.hardware.virtual", "isthmus.policies.importers"),
+    *("isthmus.hardware.virtual", "isthmus.policies.importers", "isthmus.policies.exporters"),
+    *(
+        "isthmus.policies.bundle_writer",
+        "isthmus.policies.onnx_graph",
+        "isthmus.policies.onnx_nodes",
+        "isthmus.policies.onnx_terms",
+    ),
 )
 RUNS_ANYWHERE = ("isthmus.hardware.virtual.client",)
 

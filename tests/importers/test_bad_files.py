@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pickle
 import shutil
 import tarfile
 import zipfile
@@ -116,6 +115,12 @@ def test_a_weight_that_is_not_a_number_is_refused_in_torchscript(tmp_path: Path)
         load(RL_SAR, path)
 
 
+def bomb(path: Path) -> bytes:
+    """A pickle that would make a folder if it were ever unpickled: posix.mkdir called with the path."""
+    text = str(path).encode()
+    return b"\x80\x02cposix\nmkdir\nX" + len(text).to_bytes(4, "little") + text + b"\x85R."
+
+
 class Bomb:
     """Would make a file if it were ever unpickled."""
 
@@ -131,7 +136,7 @@ def test_a_checkpoint_is_never_unpickled(tmp_path: Path) -> None:
     torch.save({"model": Bomb(trace)}, path / "policy.pt")
     with pytest.raises(ImportFailed, match="no code in it"):
         load(RL_SAR, path)
-    (path / "policy.pt").write_bytes(pickle.dumps(Bomb(trace)))
+    (path / "policy.pt").write_bytes(bomb(trace))
     with pytest.raises(ImportFailed):
         load(RL_SAR, path)
     assert not trace.exists()
@@ -142,7 +147,7 @@ def test_a_call_hidden_in_a_torchscript_archive_is_never_made(tmp_path: Path) ->
     with zipfile.ZipFile(path / "policy.pt") as archive:
         names = archive.namelist()
     member = next(name for name in names if name.endswith("/data.pkl"))
-    rewritten_archive(path / "policy.pt", member, lambda _: pickle.dumps(Bomb(trace), protocol=2))
+    rewritten_archive(path / "policy.pt", member, lambda _: bomb(trace))
     with pytest.raises(ImportFailed, match="mkdir"):
         load(RL_SAR, path)
     assert not trace.exists()
