@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime as ort
 
 from .dense import largest_activation, rounded_weights, worth_rounding
-from .model import read_model
+from .model import Value, read_model
 
 if TYPE_CHECKING:
     import onnx
@@ -66,7 +66,7 @@ def rounded_model(data: bytes) -> bytes:
     nodes = []
     for node in model.graph.node:
         constants = {k: values[name].constant for k, name in enumerate(node.input) if name in values}
-        if node.op_type in ("MatMul", "Gemm") and constants.get(1) is not None:
+        if node.op_type in ("MatMul", "Gemm") and _is_rounded(node, constants.get(1), values):
             nodes += _round_product(model, node, np.asarray(constants[1]))
         elif node.op_type in ("GRU", "LSTM"):
             _round_gates(model, node, np.asarray(constants[1]), np.asarray(constants[2]))
@@ -77,24 +77,34 @@ def rounded_model(data: bytes) -> bytes:
     return model.SerializeToString()
 
 
+def _is_rounded(node: "onnx.NodeProto", weights: np.ndarray | None, values: Mapping[str, Value]) -> bool:
+    """Whether it is a layer, or a stack of them, whose weights the code has as int8."""
+    if weights is None or values[node.input[0]].shape[-2:-1] not in ((), (1,)):
+        return False
+    by_rows = any(a.name == "transB" and a.i for a in node.attribute)
+    first = weights.reshape(-1, *weights.shape[-2:])[0] if weights.ndim > 1 else weights[:, None]
+    return worth_rounding(first if by_rows else first.T)
+
+
 def _round_product(model: "onnx.ModelProto", node: "onnx.NodeProto", weights: np.ndarray) -> list["onnx.NodeProto"]:
     """Give a product rounded weights; returns nodes that round what it multiplies."""
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
     by_rows = any(a.name == "transB" and a.i for a in node.attribute)
-    matrix = weights.reshape(weights.shape[-2:]) if weights.size == np.prod(weights.shape[-2:]) else weights
-    if matrix.ndim != 2 or not worth_rounding(matrix if by_rows else matrix.T):
-        return []
-    near = _nearest(matrix if by_rows else matrix.T)
-    name, x = node.output[0], node.input[0]
-    most = largest_activation(near.shape[1])
-    _add(model, f"{name}/rounded_weights", (near if by_rows else near.T).reshape(weights.shape))
-    _add(model, f"{name}/most", np.asarray(float(most)))
+    matrices = weights.reshape(-1, *weights.shape[-2:]) if weights.ndim > 1 else weights.reshape(1, -1, 1)
+    near = np.stack([_nearest(matrix if by_rows else matrix.T) for matrix in matrices])
+    name, x, columns = node.output[0], node.input[0], near.shape[2]
+    _add(model, f"{name}/rounded_weights", (near if by_rows else near.swapaxes(1, 2)).reshape(weights.shape))
+    _add(model, f"{name}/most", np.asarray(float(largest_activation(columns))))
     _add(model, f"{name}/least", np.asarray(1e-30))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1]), f"{name}/axis"))
+    newer = max(opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")) >= 18
+    size = [f"{name}/size", f"{name}/axis"] if newer else [f"{name}/size"]
+    axes = {} if newer else {"axes": [-1]}
     node.input[0], node.input[1] = f"{name}/near", f"{name}/rounded_weights"
     return [
         helper.make_node("Abs", [x], [f"{name}/size"]),
-        helper.make_node("ReduceMax", [f"{name}/size"], [f"{name}/largest"], keepdims=0),
+        helper.make_node("ReduceMax", size, [f"{name}/largest"], keepdims=1, **axes),
         helper.make_node("Max", [f"{name}/largest", f"{name}/least"], [f"{name}/range"]),
         helper.make_node("Div", [f"{name}/range", f"{name}/most"], [f"{name}/unit"]),
         helper.make_node("Div", [x, f"{name}/unit"], [f"{name}/scaled"]),

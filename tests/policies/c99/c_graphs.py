@@ -66,7 +66,7 @@ def one(
     return maker.model({"y": result})
 
 
-def mlp(sizes: Sequence[int], activation: str = "Elu", seed: int = 0) -> bytes:
+def mlp(sizes: Sequence[int], activation: str = "Elu", seed: int = 0, opset: int = OPSET) -> bytes:
     """Layers with random weights and an activation between them, from `obs` to `action`."""
     rng, maker = np.random.default_rng(seed), GraphMaker()
     value = maker.input([1, sizes[0]], "obs")
@@ -76,4 +76,4 @@ def mlp(sizes: Sequence[int], activation: str = "Elu", seed: int = 0) -> bytes:
         last = layer == len(sizes) - 2
         value = maker.add("Gemm", value, weights, bias, transB=1, output="action" if last else "")
         value = value if last else maker.add(activation, value)
-    return maker.model(["action"])
+    return maker.model(["action"], opset)

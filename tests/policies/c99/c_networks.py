@@ -7,7 +7,7 @@ from isthmus.policies.contracts import contracts
 
 TASKS = tuple(contract.task for contract in contracts())
 WITH_MEMORY = {"so101-reach": nn.GRU, "go2-velocity": nn.GRU, "cartpole-balance": nn.LSTM}
-KINDS = (*TASKS, *(f"{task} with memory" for task in WITH_MEMORY))
+KINDS = (*TASKS, *(f"{task} with memory" for task in WITH_MEMORY), "so101-reach with residual")
 
 
 def network(width: int, actions: int) -> nn.Module:

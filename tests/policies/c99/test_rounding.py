@@ -16,7 +16,13 @@ from isthmus.policies.c99.dense import in_blocks, largest_activation, rounded_we
 from isthmus.policies.c99.export import export_c
 from isthmus.policies.c99.rounding import rounded_model, rounding_errors
 
-KINDS = ("so101-reach", "so101-reach with memory", "go2-velocity", "quadrotor-hover", "cartpole-balance with memory")
+KINDS = (
+    "so101-reach with residual",
+    "so101-reach with memory",
+    "go2-velocity",
+    "quadrotor-hover",
+    "cartpole-balance with memory",
+)
 
 
 @given(arrays(np.float32, (5, 7), elements=st.floats(-10, 10, width=32)))
@@ -51,8 +57,9 @@ def test_rows_lie_in_blocks_of_the_largest_size_that_is_left() -> None:
 
 
 @needs_gcc
-def test_the_rounded_model_is_what_the_code_computes(tmp_path: Path) -> None:
-    data = mlp((17, 33, 32, 5), "Tanh", seed=2)
+@pytest.mark.parametrize("opset", [17, 20])
+def test_the_rounded_model_is_what_the_code_computes(opset: int, tmp_path: Path) -> None:
+    data = mlp((17, 33, 32, 5), "Tanh", seed=2, opset=opset)
     (ours,) = build([compile_model(data, name="policy", precision="int8")], tmp_path)
     exact, near = OnnxPolicy(data, ["action"]), OnnxPolicy(rounded_model(data), ["action"])
     rng, off, apart = np.random.default_rng(0), [], []
