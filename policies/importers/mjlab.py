@@ -230,7 +230,8 @@ def _reference(
     if unknown:
         raise ImportFailed(f"{facts.source}: anchor: {unknown} are none of the joints {list(contract.joint_names)}")
     frames = pruned(modern(model, given.where("time_step")), MOTION_OUTPUTS, given.where("time_step"))
-    motion = Motion(frames=frames, anchor_body=bodies.index(anchor), anchor=joints)
+    body = bodies.index(anchor)
+    motion = Motion(frames=frames, anchor_body=body, heading_body=body, anchor=joints)
     return motion_reference(motion, contract.joint_names, seen, given.where("time_step"))
 
 

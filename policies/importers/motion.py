@@ -26,6 +26,7 @@ class Motion:
         onnx.ModelProto
     )  # time_step (1, 1) -> joint_pos, joint_vel (1, n), body_pos_w (1, b, 3), body_quat_w (1, b, 4) wxyz
     anchor_body: int  # of the b bodies
+    heading_body: int  # of the b bodies, whose heading is laid upon that of the robot's anchor
     anchor: tuple[AnchorJoint, ...]  # from the robot's base to the anchor body
     start: int = 0  # first frame
 
@@ -68,7 +69,9 @@ def _anchored(nodes: NodeList, motion: Motion, joint_names: tuple[str, ...], ter
     there = nodes.add("Gather", "frames/body_pos_w", place, axis=1)
     base = "base_pos" if POSITION in terms else nodes.constant(np.zeros((1, 3)))
     turned, moved = _robot_anchor(nodes, motion.anchor, joint_names, base)
-    turn = _difference(nodes, _yaw(nodes, turned), _yaw(nodes, wanted))
+    ahead = nodes.constant(np.array(motion.heading_body, dtype=np.int64))
+    heading = _matrix(nodes, nodes.add("Gather", "frames/body_quat_w", ahead, axis=1))
+    turn = _difference(nodes, _yaw(nodes, turned), _yaw(nodes, heading))
     shift = nodes.add("Sub", moved, _apply(nodes, _about_vertical(nodes, turn), there))
     first = nodes.add("Less", f"state.{FRAME}", nodes.constant(np.float32(0.5)))
     nodes.add("Where", first, nodes.concat([turn, shift]), f"state.{ALIGNED}", name=f"next.{ALIGNED}")

@@ -14,6 +14,8 @@ from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, b
 from .files import read_onnx
 from .onnx_network import plain_network
 from .tagged_yaml import Mapping, Slice, as_list, as_number, read_yaml
+from .unitree_motion import TERMS as MOTION_TERMS
+from .unitree_motion import motion_signals, unitree_reference
 
 DIGITS = 3  # significant digits that the exporter prints
 TERMS = {
@@ -64,6 +66,7 @@ def load(path: Path, facts: Facts) -> Imported:
     joints, sources = build_joints(names, given, facts, missing)
     group, observed = _group(config)
     terms, layout = _observation(group, names, _ranges(config))
+    seen = tuple(name for name in MOTION_TERMS.values() if name in {term.signal for term in terms})
     contract = Contract(
         schema=SCHEMA,
         task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
@@ -79,11 +82,15 @@ def load(path: Path, facts: Facts) -> Imported:
         ),
         layout=layout,
         clock=_clock(group, rate),
+        own_signals=motion_signals(seen, len(names)),
     )
+    text = "joints from the base to the body that the motion is anchored to, in order: joint, axis; [] where it is the base"
+    anchor = missing.ask(facts.anchor, "anchor", text, ()) if seen else ()
     missing.check()
+    reference = unitree_reference(files.config.parent, names, anchor, seen, rate) if seen else None
     source = str(files.network)
     network, _ = plain_network(read_onnx(files.network), source, observation=observed, action="actions")
-    return Imported(contract=contract, network=network, sources=sources)
+    return Imported(contract=contract, network=network, reference=reference, sources=sources)
 
 
 def _names(config: Mapping, motors: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -214,18 +221,20 @@ def _observation(
 def _term(
     term: Mapping, key: str, names: tuple[str, ...], ranges: tuple[tuple[float, float], ...], how: tuple[bool, bool]
 ) -> list[ObservationTerm]:
-    name, (scale_first, by_time) = TERMS.get(key), how
+    name, (scale_first, by_time) = "signal" if key in MOTION_TERMS else TERMS.get(key), how
     if name is None:
-        raise ImportFailed(f"{term.source}: unknown observation; known: {', '.join(TERMS)}")
+        raise ImportFailed(f"{term.source}: unknown observation; known: {', '.join((*TERMS, *MOTION_TERMS))}")
     samples = term.whole("history_length") if "history_length" in term else 1
     if samples < 1:
         raise ImportFailed(f"{term.where('history_length')}: {samples}; expected 1 at least")
     common = ObservationTerm(
         name=name, scale=_scale(term), clip=_clip(term), clip_scaled=scale_first, lags=history(samples),
-        joints=_term_joints(term, name, names),
+        joints=_term_joints(term, name, names), signal=MOTION_TERMS.get(key),
     )  # fmt: skip
+    if samples > 1 and (name == "phase" or key in MOTION_TERMS):
+        raise ImportFailed(f"{term.source}: a history of {key} cannot be imported")
     if name == "phase":
-        return _phase(common, term, samples)
+        return _phase(common)
     if key == "velocity_commands":
         return _clamped_command(common, term, ranges, by_time)
     return [common]
@@ -292,10 +301,8 @@ def _within(limits: tuple[float, float], common: ObservationTerm, scale: float) 
     return min(max(limits[0], low), high), min(max(limits[1], low), high)
 
 
-def _phase(common: ObservationTerm, term: Mapping, samples: int) -> list[ObservationTerm]:
+def _phase(common: ObservationTerm) -> list[ObservationTerm]:
     """Sin and cos of the gait's phase."""
-    if samples > 1:
-        raise ImportFailed(f"{term.source}: a history of gait_phase cannot be imported")
     scale = common.scale if isinstance(common.scale, tuple) else (common.scale,) * 2
     return [replace(common, name=name, scale=scale[i]) for i, name in enumerate(("phase_sin", "phase_cos"))]
 

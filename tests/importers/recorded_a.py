@@ -30,15 +30,16 @@ def unitree_signals(rows: Rows, names: tuple[str, ...]) -> Rows:
         "joint_vel": by_name(rows["joint_vel"], rows["sdk_joints"], names),
         "gyro": rows["gyro"],
         "gravity": gravity_of(rows["quat"]),
+        "base_quat": rows["quat"],
         "command.velocity": rows["joystick"] * np.array([1, -1, -1]),
     }
 
 
-def unitree(name: str, motors: tuple[str, ...]) -> Recorded:
+def unitree(name: str, motors: tuple[str, ...], **facts: object) -> Recorded:
     return Recorded(
         importer="unitree",
         path=DATA / "unitree" / name,
-        facts=Facts(**{**vars(COMMON), "sdk_joints": motors}),
+        facts=Facts(**{**vars(COMMON), "sdk_joints": motors, **facts}),
         rows=DATA / "unitree" / name / "rows.npz",
         signals=unitree_signals,
         target=lambda rows, names: by_name(rows["target"], rows["sdk_joints"], names),
@@ -129,6 +130,7 @@ RECORDED = (
     unitree("walk", QUADRUPED_SDK),
     unitree("history", BIPED_SDK),
     unitree("time_major", BIPED_SDK),
+    unitree("mimic", (*BIPED_SDK, *(joint.joint for joint in WAIST)), anchor=WAIST),
     mjlab("velocity", command=CommandFacts(low=(-1.0, -0.5, -1.0), high=(1.0, 0.5, 1.0))),
     mjlab("tracking", anchor=WAIST),
     BEYONDMIMIC,

@@ -29,7 +29,7 @@ EVERY = {f"{r.importer}-{r.rows.parent.name}-{r.rows.stem}": r for r in RECORDED
 WALK, HISTORY = EVERY["unitree-walk-rows"], EVERY["unitree-history-rows"]
 VELOCITY, TRACKING = EVERY["mjlab-mjlab-velocity"], EVERY["mjlab-mjlab-tracking"]
 FLAT, PATTERNS = EVERY["isaaclab-flat-rows"], EVERY["isaaclab-history-rows"]
-LEAPP = EVERY["leapp-leapp-rows"]
+LEAPP, MIMIC = EVERY["leapp-leapp-rows"], EVERY["unitree-mimic-rows"]
 
 
 def load(recorded: Recorded, path: Path, **facts: object) -> None:
@@ -394,3 +394,27 @@ def test_rows_of_every_recording_are_numbers_alone() -> None:
         rows = load_rows(recorded.rows)  # numpy refuses pickled arrays
         assert all(values.dtype.kind in "fU" for values in rows.values())
     assert os.path.getsize(TRACKING.rows) < 150_000
+
+
+def test_a_mimic_policy_needs_one_motion_of_plain_numbers_for_its_joints(tmp_path: Path) -> None:
+    path = copied(MIMIC, tmp_path)
+    motion = path / "params" / "dance.npz"
+    with np.load(motion) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    changes: dict[str, tuple[str, np.ndarray]] = {
+        "objects": ("joint_pos", np.array([[{}]], dtype=object)),
+        "joints": ("joint_pos", arrays["joint_pos"][:, :-1]),
+        "frames": ("joint_vel", arrays["joint_vel"][:-1]),
+        "nan": ("body_quat_w", arrays["body_quat_w"] * np.float32("nan")),
+        "double": ("joint_pos", arrays["joint_pos"].astype(np.float64)),
+    }
+    for name, array in changes.values():
+        np.savez(motion, **{**arrays, name: array})  # pyright: ignore[reportArgumentType]
+        with pytest.raises(ImportFailed, match=r"dance\.npz"):
+            load(MIMIC, path)
+    shutil.copy(MIMIC.path / "params" / "dance.npz", motion)
+    shutil.copy(motion, motion.with_name("second.npz"))
+    with pytest.raises(ImportFailed, match="its only npz"):
+        load(MIMIC, path)
+    with pytest.raises(ImportFailed, match=r"\n  anchor: joints from the base"):
+        load(MIMIC, MIMIC.path, anchor=None)

@@ -27,6 +27,9 @@ BIPED = (
     [f"{leg}_{part}_joint" for leg in ("FR", "FL") for part in ("hip", "calf")],
     [f"{leg}_{part}_joint" for part in ("hip", "calf") for leg in ("FL", "FR")],
 )
+WAIST = [("waist_yaw_joint", 2), ("waist_roll_joint", 0), ("waist_pitch_joint", 1)]  # joint, axis
+DANCER = [*BIPED[0], *(joint for joint, _ in WAIST)]  # motors and joints in one order, as of the G1
+FRAMES = 80
 HISTORY = 2
 
 
@@ -41,7 +44,9 @@ def config(robot: tuple[list[str], list[str]], term_history: int, by_time: bool)
     count = len(policy)
     ids = [sdk.index(name) for name in policy]
     pose = {"hip": 0.1, "thigh": 0.8123, "calf": -1.5}
-    default = [digits(pose[n.split("_")[1]] * (-1 if n.startswith(("FR_hip", "RR_hip")) else 1)) for n in policy]
+    default = [
+        digits(pose.get(n.split("_")[1], 0.0) * (-1 if n.startswith(("FR_hip", "RR_hip")) else 1)) for n in policy
+    ]
     terms = {
         "base_ang_vel": (3, 0.2), "projected_gravity": (3, 1.0), "velocity_commands": (3, 1.0), "joint_pos_rel": (count, 1.0),
         "joint_vel_rel": (count, 0.05), "last_action": (count, 1.0),
@@ -131,10 +136,69 @@ def gravity(quat: np.ndarray) -> np.ndarray:
     return np.array([-2 * (x * z - w * y), -2 * (y * z + w * x), -(1 - 2 * (x * x + y * y))], dtype=np.float32)
 
 
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Quaternions wxyz: first b's rotation, then a's."""
+    return np.array([a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
+
+
+def heading(quat: np.ndarray) -> np.ndarray:
+    """utils.h:12-17: rotation about the vertical alone."""
+    w, x, y, z = quat
+    half = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)) / 2
+    return np.array([np.cos(half), 0.0, 0.0, np.sin(half)])
+
+
+def conjugate(quat: np.ndarray) -> np.ndarray:
+    return quat * np.array([1, -1, -1, -1])
+
+
+def torso(root: np.ndarray, joints: np.ndarray) -> np.ndarray:
+    """State_Mimic.cpp:8-36: the root's attitude, turned by the three waist joints."""
+    quat = root.astype(np.float64)
+    for joint, axis in WAIST:
+        half = float(joints[DANCER.index(joint)]) / 2
+        turned = np.zeros(4)
+        turned[0], turned[1 + axis] = np.cos(half), np.sin(half)
+        quat = product(quat, turned)
+    return quat
+
+
+class Dance:
+    """State_Mimic.h:41-127, State_Mimic.cpp:43-83 and 140-175: the motion, and how it lies for the robot."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as file:
+            self.root, self.joint_pos, self.joint_vel = file["body_quat_w"][:, 0], file["joint_pos"], file["joint_vel"]
+
+    def start(self, now: dict[str, np.ndarray]) -> None:
+        robot = torso(now["quat"], now["joint_pos"])
+        self.init = product(heading(robot), conjugate(heading(self.root[0])))  # the robot's torso, the motion's root
+
+    def update(self, tick: int, step: float) -> None:
+        """State_Mimic.h:101-107, in single precision, before the episode's length is counted up."""
+        period, count = np.float32(1) / np.float32(50), np.float32(len(self.root))
+        time = np.clip(np.float32(tick) * np.float32(step), np.float32(0), count * period)
+        self.frame = min(int(np.floor(time / period)), len(self.root) - 1)
+
+    def command(self) -> np.ndarray:
+        return np.concatenate([self.joint_pos[self.frame], self.joint_vel[self.frame]])
+
+    def anchor(self, now: dict[str, np.ndarray]) -> np.ndarray:
+        wanted = product(self.init, torso(self.root[self.frame], self.joint_pos[self.frame]))
+        w, x, y, z = product(conjugate(torso(now["quat"], now["joint_pos"])), wanted)
+        rows = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x)],
+        ]
+        return np.array(rows, dtype=np.float32).reshape(-1)
+
+
 class Deployment:
     """manager_based_rl_env.h: reset() and step(); observation_manager.h, manager_term_cfg.h, joint_actions.h."""
 
-    def __init__(self, cfg: dict, network: Path) -> None:
+    def __init__(self, cfg: dict, network: Path, dance: Dance | None = None) -> None:
+        self.dance = dance
         self.cfg, self.session = cfg, ort.InferenceSession(network)
         self.ids = cfg["joint_ids_map"]
         group = cfg["observations"]
@@ -150,8 +214,8 @@ class Deployment:
 
     def raw(self, name: str, now: dict[str, np.ndarray]) -> np.ndarray:
         """observations.h."""
-        ranges = self.cfg["commands"]["base_velocity"]["ranges"]
         if name == "velocity_commands":  # observations.h:67-79: clamped, two of the sticks negated
+            ranges = self.cfg["commands"]["base_velocity"]["ranges"]
             stick = now["joystick"] * np.array([1, -1, -1], dtype=np.float32)
             low, high = zip(*(ranges[key] for key in ("lin_vel_x", "lin_vel_y", "ang_vel_z")), strict=True)
             return np.clip(stick, np.float32(low), np.float32(high))
@@ -164,6 +228,8 @@ class Deployment:
             "projected_gravity": lambda: gravity(now["quat"]),
             "joint_pos_rel": lambda: now["joint_pos"][self.ids] - np.float32(self.cfg["default_joint_pos"]),
             "joint_vel_rel": lambda: now["joint_vel"][self.ids],
+            "motion_command": lambda: self.dance.command(),
+            "motion_anchor_ori_b": lambda: self.dance.anchor(now),
             "last_action": lambda: self.action,  # action_manager.h:79: raw
         }[name]()
 
@@ -199,7 +265,41 @@ class Deployment:
         return observation, action, target
 
 
-def record(name: str, robot: tuple[list[str], list[str]], cfg: dict, seed: int) -> None:
+def mimic_config() -> dict:
+    """params/deploy.yaml of a mimic policy: no command, the motion instead."""
+    cfg = config((DANCER, DANCER), 1, by_time=False)
+    gone = ("projected_gravity", "velocity_commands", "gait_phase")
+    kept = {name: term for name, term in cfg["observations"].items() if name not in gone}
+    moving = {"motion_command": 2 * len(DANCER), "motion_anchor_ori_b": 6}
+    terms = {
+        name: {"params": {"command_name": "motion"}, "clip": None, "scale": [1.0] * width, "history_length": 1}
+        for name, width in moving.items()
+    }
+    rule = cfg["actions"]["JointPositionAction"]
+    return {
+        **cfg,
+        "commands": {},
+        "observations": {**terms, **kept},
+        "actions": {"JointPositionAction": {**rule, "joint_ids": None}},
+    }
+
+
+def make_motion(path: Path) -> None:
+    """A motion in the form of mjlab's csv_to_npz."""
+    random = np.random.default_rng(12)
+    quat = np.cumsum(random.normal(0.0, 0.03, (FRAMES, 2, 4)), axis=0) + np.array([0.3, 0.1, 0.1, 0.9])
+    angles = np.cumsum(random.normal(0.0, 0.05, (FRAMES, len(DANCER))), axis=0)
+    arrays = {
+        "joint_pos": angles,
+        "joint_vel": np.gradient(angles, 0.02, axis=0),
+        "body_quat_w": quat / np.linalg.norm(quat, axis=2, keepdims=True),
+        "body_pos_w": np.zeros((FRAMES, 2, 3)),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **{name: array.astype(np.float32) for name, array in arrays.items()}, fps=np.array([50]))
+
+
+def record(name: str, robot: tuple[list[str], list[str]], cfg: dict, seed: int, dance: bool = False) -> None:
     folder = OUT / name
     terms = cfg["observations"].get("obs", cfg["observations"])
     widths = [len(t["scale"]) * t["history_length"] for t in terms.values() if isinstance(t, dict)]
@@ -209,11 +309,21 @@ def record(name: str, robot: tuple[list[str], list[str]], cfg: dict, seed: int) 
         yaml.dump(
             cfg, file, default_flow_style=None, sort_keys=False
         )  # export_deploy_cfg.py:107; slices become python tags
+    motion = folder / "params" / "dance.npz"
+    if dance:
+        make_motion(motion)
     given = signals(seed, len(robot[0]))
-    runner = Deployment(cfg, folder / "exported" / "policy.onnx")
-    first = {key: value[0] for key, value in given.items()}
-    runner.reset(first)  # State_RLBase.h:57-63 reads the state, resets, and steps at once
-    rows = [runner.step({key: value[row] for key, value in given.items()}) for row in range(ROWS)]
+    runner = Deployment(cfg, folder / "exported" / "policy.onnx", Dance(motion) if dance else None)
+    rows = []
+    for row in range(ROWS):
+        now = {key: value[row] for key, value in given.items()}
+        if runner.dance is not None:
+            if row == 0:
+                runner.dance.start(now)
+            runner.dance.update(row, cfg["step_dt"])
+        if row == 0:  # State_RLBase.h:57-63 reads the state, resets, and steps at once
+            runner.reset(now)
+        rows.append(runner.step(now))
     observation, action, target = (np.array(column) for column in zip(*rows, strict=True))
     np.savez_compressed(
         folder / "rows.npz",
@@ -230,3 +340,4 @@ if __name__ == "__main__":
     record("walk", QUADRUPED, config(QUADRUPED, 1, by_time=False), 1)
     record("history", BIPED, config(BIPED, HISTORY, by_time=False), 2)
     record("time_major", BIPED, config(BIPED, HISTORY, by_time=True), 3)
+    record("mimic", (DANCER, DANCER), mimic_config(), 4, dance=True)
