@@ -110,79 +110,82 @@ def signals(rng: np.random.Generator, commands: int) -> dict[str, np.ndarray]:
     }
 
 
+def written(name: str, folder: Path, rng: np.random.Generator) -> Path:
+    """The policy as efferent packs it, or with its manifest embedded."""
+    from efferent.package import embed_manifest, pack
+    from efferent.spec.manifest import PolicyManifest
+
+    joints = [{"name": joint, "default": default} for joint, default in zip(POLICY, DEFAULT, strict=True)]
+    manifest = PolicyManifest.model_validate({**MANIFESTS[name], "joints": joints})
+    if name == "gru":
+        return embed_manifest(folder / "gru.onnx", manifest)
+    width = WIDTHS[name]
+    mean, std = np.float32(rng.uniform(-0.2, 0.2, width)), np.float32(rng.uniform(0.4, 1.5, width))
+    np.savez(folder / "obs_norm.npz", mean=mean, std=std)
+    path = pack(manifest, folder / "policy.onnx", folder / "walk.app", [folder / "obs_norm.npz"])
+    for loose in ("policy.onnx", "obs_norm.npz"):
+        (folder / loose).unlink()
+    return path
+
+
+class Played:
+    """A backend that plays rows back."""
+
+    advances_time = True
+
+    def __init__(self, rows: dict[str, np.ndarray]) -> None:
+        self.rows, self.row = rows, 0
+
+    def connect(self, _: object) -> None: ...
+    def close(self) -> None: ...
+
+    def estop(self) -> None:
+        raise AssertionError
+
+    def read(self) -> object:
+        from efferent.types import RobotState
+
+        now = {key: values[min(self.row, ROWS - 1)] for key, values in self.rows.items()}
+        base = {"quat": now["base_quat"], "gyro": now["gyro"], "lin_vel": now["base_lin_vel"]}
+        return RobotState(now["joint_pos"], now["joint_vel"], **base)
+
+    def write(self, _: object) -> None:
+        self.row += 1
+
+
 def record(name: str, folder: Path, rng: np.random.Generator) -> None:
-    from efferent.package import embed_manifest, load_policy, pack
+    from efferent.package import load_policy
     from efferent.runtime.loop import Runner
     from efferent.runtime.obs import quat_rotate_inverse
     from efferent.runtime.policy import PolicySession
     from efferent.spec.binding import Binding
     from efferent.spec.descriptor import RobotDescriptor
-    from efferent.spec.manifest import PolicyManifest
-    from efferent.types import Command, RobotState
+    from efferent.types import Command
 
-    joints = [{"name": joint, "default": default} for joint, default in zip(POLICY, DEFAULT, strict=True)]
-    manifest = PolicyManifest.model_validate({**MANIFESTS[name], "joints": joints})
-    if name == "walk":
-        width = WIDTHS[name]
-        np.savez(
-            folder / "obs_norm.npz",
-            mean=np.float32(rng.uniform(-0.2, 0.2, width)),
-            std=np.float32(rng.uniform(0.4, 1.5, width)),
-        )
-        path = pack(manifest, folder / "policy.onnx", folder / "walk.app", [folder / "obs_norm.npz"])
-        for loose in ("policy.onnx", "obs_norm.npz"):
-            (folder / loose).unlink()
-    else:
-        path = embed_manifest(folder / "gru.onnx", manifest)
-    names = MANIFESTS[name]["observation"][2 if name == "walk" else 4]["names"]
+    manifest, onnx_path, workdir = load_policy(written(name, folder, rng))
+    names = next(term.names for term in manifest.observation if term.term == "command")
     rows = signals(rng, len(names))
-
-    class Played:
-        advances_time = True
-        row = 0
-
-        def connect(self, _: object) -> None: ...
-        def close(self) -> None: ...
-        def estop(self) -> None:
-            raise AssertionError
-
-        def read(self) -> RobotState:
-            i = min(self.row, ROWS - 1)
-            return RobotState(
-                rows["joint_pos"][i],
-                rows["joint_vel"][i],
-                quat=rows["base_quat"][i],
-                gyro=rows["gyro"][i],
-                lin_vel=rows["base_lin_vel"][i],
-            )
-
-        def write(self, _: object) -> None:
-            self.row += 1
-
     limits = [{"name": joint, "pos_limit": LIMITS, "torque_limit": 1e6} for joint in ROBOT]
     descriptor = RobotDescriptor.model_validate({"robot": "walker", "backend": {"id": "played"}, "joints": limits})
-    manifest, onnx_path, workdir = load_policy(path)
-    backend = Played()
-    source = lambda t: Command(names=names, values=rows["command"][backend.row])  # noqa: E731
-    runner = Runner(
-        Binding(manifest, descriptor), PolicySession(manifest, onnx_path, workdir), backend, source, keep_history=True
-    )
+    backend = Played(rows)
+
+    def source(_: float) -> Command:
+        return Command(names=names, values=rows["command"][backend.row])
+
+    session = PolicySession(manifest, onnx_path, workdir)
+    runner = Runner(Binding(manifest, descriptor), session, backend, source, keep_history=True)
     result = runner.run(ROWS / manifest.control.rate_hz + 1e-6, soft_start=False)
     assert not result.estopped and result.steps == ROWS, result.estop_reason
     steps = result.history
     rows["command.velocity" if name == "walk" else "command.efferent"] = rows.pop("command")
     rows["gravity"] = np.stack([quat_rotate_inverse(quat, np.array([0.0, 0.0, -1.0])) for quat in rows["base_quat"]])
-    arrays = {
+    found = {
         "observation": [s.obs for s in steps],
         "action": [s.action for s in steps],
         "target": [s.cmd.q_des for s in steps],
-        **rows,
     }
-    np.savez_compressed(
-        folder / f"{name}.npz",
-        joint_names=np.array(ROBOT),
-        **{key: np.asarray(value, np.float32) for key, value in arrays.items()},
-    )
+    arrays = {key: np.asarray(value, np.float32) for key, value in {**found, **rows}.items()}
+    np.savez_compressed(folder / f"{name}.npz", joint_names=np.array(ROBOT), **arrays)
 
 
 def main(folder: Path) -> None:

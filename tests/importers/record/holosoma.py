@@ -23,7 +23,7 @@ JOINTS = [
     "right_knee_joint",
     "right_ankle_joint",
 ]
-N, ROWS = len(JOINTS), 130
+N, ROWS, SCALE = len(JOINTS), 130, 0.25
 TERMS = [
     "base_ang_vel",
     "projected_gravity",
@@ -176,27 +176,10 @@ class Robot:
         self.row += 1
 
 
-def record(name: str, case: dict, folder: Path, rng: np.random.Generator) -> None:
-    for unused in ("pinocchio", "wandb"):  # of motion tracking, and of downloads
-        sys.modules.setdefault(unused, types.ModuleType(unused))
-    from holosoma_inference.config.config_types.inference import InferenceConfig
-    from holosoma_inference.config.config_types.observation import ObservationConfig
-    from holosoma_inference.config.config_values import robot as robots
-    from holosoma_inference.config.config_values import task as tasks
-    from holosoma_inference.inputs.api.commands import VelCmd
-    from holosoma_inference.policies import base
-    from holosoma_inference.policies.locomotion import LocomotionPolicy
-
-    played = Robot(signals(rng))
-    terms = case["terms"]
-    observation = ObservationConfig(
-        obs_dict={"actor_obs": terms},
-        obs_dims=DIMS,
-        obs_scales=SCALES,
-        history_length_dict={"actor_obs": case["history"]},
-    )
-    order = tuple(range(N))
-    robot = replace(
+def made_robot(robots: types.ModuleType) -> object:
+    """The tool's configuration of a G1, of a smaller robot."""
+    order, none = tuple(range(N)), ("default_per_joint_action_scale", "joint_offsets_deg")
+    return replace(
         robots.g1_29dof,
         robot_type="biped",
         robot="biped",
@@ -211,33 +194,48 @@ def record(name: str, case: dict, folder: Path, rng: np.random.Generator) -> Non
         dof_names_lower_body=tuple(JOINTS),
         motor_kp=None,
         motor_kd=None,
-        **{
-            key: None
-            for key in ("default_per_joint_action_scale", "joint_offsets_deg")
-            if hasattr(robots.g1_29dof, key)
-        },
+        **{key: None for key in none if hasattr(robots.g1_29dof, key)},
     )
-    task = replace(
-        tasks.locomotion,
-        model_path=str(folder / name / "policy.onnx"),
-        rl_rate=50,
-        policy_action_scale=0.25,
-        gait_period=case["gait_period"],
-        use_phase=case["use_phase"],
+
+
+def made_policy(case: dict, path: Path, played: Robot) -> object:
+    """The tool's policy, told to start."""
+    for unused in ("pinocchio", "wandb"):  # of motion tracking, and of downloads
+        sys.modules.setdefault(unused, types.ModuleType(unused))
+    from holosoma_inference.config.config_types.inference import InferenceConfig
+    from holosoma_inference.config.config_types.observation import ObservationConfig
+    from holosoma_inference.config.config_values import robot as robots
+    from holosoma_inference.config.config_values import task as tasks
+    from holosoma_inference.policies import base
+    from holosoma_inference.policies.locomotion import LocomotionPolicy
+
+    history = {"actor_obs": case["history"]}
+    observation = ObservationConfig(
+        obs_dict={"actor_obs": case["terms"]}, obs_dims=DIMS, obs_scales=SCALES, history_length_dict=history
     )
+    same = {key: case[key] for key in ("gait_period", "use_phase")}
+    task = replace(tasks.locomotion, model_path=str(path), rl_rate=50, policy_action_scale=SCALE, **same)
     task = replace(task, velocity_input="injected", state_input="injected")
     base.create_interface = lambda *_: played
     nothing = types.SimpleNamespace(
         start=lambda: None, zero=lambda: None, poll_velocity=lambda: None, poll_commands=list
     )
     LocomotionPolicy._injected_velocity_input = LocomotionPolicy._injected_command_provider = nothing
-    policy = LocomotionPolicy(InferenceConfig(robot=robot, observation=observation, task=task))
+    policy = LocomotionPolicy(InferenceConfig(robot=made_robot(robots), observation=observation, task=task))
     policy.stand_command[0, 0] = 1
     policy._handle_start_policy()
+    return policy
+
+
+def record(name: str, case: dict, folder: Path, rng: np.random.Generator) -> None:
+    played = Robot(signals(rng))
+    policy = made_policy(case, folder / name / "policy.onnx", played)
+    from holosoma_inference.inputs.api.commands import VelCmd
+
     out: dict[str, list[np.ndarray]] = {"observation": [], "action": [], "gravity": []}
     for row in range(ROWS):  # what `run` does in a tick
-        velocity = played.rows["command.velocity"][row]
-        policy._apply_velocity(VelCmd(lin_vel=(float(velocity[0]), float(velocity[1])), ang_vel=float(velocity[2])))
+        x, y, turn = (float(value) for value in played.rows["command.velocity"][row])
+        policy._apply_velocity(VelCmd(lin_vel=(x, y), ang_vel=turn))
         if policy.use_phase:
             policy.update_phase_time()
         seen = policy.get_current_obs_buffer_dict(played.get_low_state())
@@ -245,16 +243,14 @@ def record(name: str, case: dict, folder: Path, rng: np.random.Generator) -> Non
         out["observation"].append(policy.obs_buf_dict["actor_obs"][0].copy())
         out["action"].append(policy.last_policy_action[0].copy())
         out["gravity"].append(seen["projected_gravity"][0].copy())
-    arrays = {**played.rows, "target": played.targets, **out}
-    np.savez_compressed(
-        folder / name / "rows.npz",
-        joint_names=np.array(JOINTS),
-        **{key: np.asarray(value, np.float32) for key, value in arrays.items()},
-    )
+    arrays = {
+        key: np.asarray(value, np.float32) for key, value in {**played.rows, "target": played.targets, **out}.items()
+    }
+    np.savez_compressed(folder / name / "rows.npz", joint_names=np.array(JOINTS), **arrays)
     if name == "history":
-        scales = "".join(f"{term} = {SCALES[term]}\n" for term in terms)
-        head = f"rl_rate = {task.rl_rate}\npolicy_action_scale = {task.policy_action_scale}\n"
-        head += f"terms = {json.dumps(terms)}\nhistory_length = {case['history']}\n"
+        scales = "".join(f"{term} = {SCALES[term]}\n" for term in case["terms"])
+        head = f"rl_rate = 50.0\npolicy_action_scale = {SCALE}\n"
+        head += f"terms = {json.dumps(case['terms'])}\nhistory_length = {case['history']}\n"
         (folder / name / "holosoma.toml").write_text(f"{head}default_dof_angles = {DEFAULT}\n\n[obs_scales]\n{scales}")
 
 

@@ -13,6 +13,7 @@ import runpy
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,33 +174,16 @@ def record_real(checkout: Path, folder: Path, rng: np.random.Generator) -> None:
     save(folder / "real.npz", MOTORS, {**rows, **out})
 
 
-def record_mujoco(checkout: Path, folder: Path, rng: np.random.Generator) -> None:
-    """Everything by deploy_mujoco.py, whose simulator gives row after row."""
-    sizes = (MUJOCO["num_obs"], 32, MUJOCO["num_actions"])
-    policy = torch.nn.Sequential(torch.nn.Linear(*sizes[:2]), torch.nn.ELU(), torch.nn.Linear(*sizes[1:])).eval()
-    torch.jit.script(policy).save(str(folder / "policy_1.pt"))
-    configs = folder / "deploy/deploy_mujoco/configs"
-    configs.mkdir(parents=True, exist_ok=True)
-    (configs / "mujoco.yaml").write_text(yaml.safe_dump(MUJOCO, sort_keys=False, default_flow_style=None))
-    rows, decimation = signals(rng, len(LEGS)), MUJOCO["control_decimation"]
-    out = {
-        "observation": [],
-        "action": [],
-        "target": [],
-        "command.velocity": [MUJOCO["cmd_init"]] * ROWS,
-        "gravity": [],
-    }
+def replace_simulator(rows: dict[str, np.ndarray], out: dict[str, list]) -> None:
+    """A simulator that plays rows back, and notes the targets that torques were made of."""
+    joints, decimation = len(LEGS), MUJOCO["control_decimation"]
     model = SimpleNamespace(opt=SimpleNamespace(timestep=0.0))
-    data = SimpleNamespace(
-        qpos=np.zeros(7 + len(LEGS), np.float32),
-        qvel=np.zeros(6 + len(LEGS), np.float32),
-        ctrl=np.zeros(len(LEGS)),
-        steps=0,
-    )
+    sizes = {"qpos": np.zeros(7 + joints, np.float32), "qvel": np.zeros(6 + joints, np.float32)}
+    data = SimpleNamespace(**sizes, ctrl=np.zeros(joints), steps=0)
 
     def mj_step(_: object, d: SimpleNamespace) -> None:
         row, d.steps = d.steps // decimation, d.steps + 1
-        if d.steps > 1 and d.steps % decimation == 1:  # kp of the targets that the policy gave the tick before
+        if d.steps > 1 and d.steps % decimation == 1:  # torques of the targets that the policy gave the tick before
             kp, kd = np.float32(MUJOCO["kps"]), np.float32(MUJOCO["kds"])
             out["target"].append((d.ctrl + kd * d.qvel[6:]) / kp + d.qpos[7:])
         row = min(row, ROWS - 1)
@@ -214,35 +198,47 @@ def record_mujoco(checkout: Path, folder: Path, rng: np.random.Generator) -> Non
 
     viewer = types.ModuleType("mujoco.viewer")
     viewer.launch_passive = lambda *_: Viewer()
-    module(
-        "mujoco",
-        viewer=viewer,
-        MjModel=SimpleNamespace(from_xml_path=lambda _: model),
-        MjData=lambda _: data,
-        mj_step=mj_step,
-    )
+    models = SimpleNamespace(from_xml_path=lambda _: model)
+    module("mujoco", viewer=viewer, MjModel=models, MjData=lambda _: data, mj_step=mj_step)
     sys.modules["mujoco.viewer"] = viewer
-    load = torch.jit.load
 
-    def listening(path: str) -> object:
-        loaded = load(path)
+
+def listening(load: Callable[[str], Callable], out: dict[str, list]) -> Callable:
+    """torch.jit.load whose policies tell what they saw and gave."""
+
+    def loaded(path: str) -> Callable:
+        policy = load(path)
 
         def run(observation: torch.Tensor) -> torch.Tensor:
-            action = loaded(observation)
+            action = policy(observation)
             out["observation"].append(observation[0].numpy().copy())
             out["action"].append(action[0].detach().numpy().copy())
             return action
 
         return run
 
-    torch.jit.load = listening
+    return loaded
+
+
+def record_mujoco(checkout: Path, folder: Path, rng: np.random.Generator) -> None:
+    """Everything by deploy_mujoco.py, whose simulator gives row after row."""
+    sizes = (MUJOCO["num_obs"], 32, MUJOCO["num_actions"])
+    policy = torch.nn.Sequential(torch.nn.Linear(*sizes[:2]), torch.nn.ELU(), torch.nn.Linear(*sizes[1:])).eval()
+    torch.jit.script(policy).save(str(folder / "policy_1.pt"))
+    configs = folder / "deploy/deploy_mujoco/configs"
+    configs.mkdir(parents=True, exist_ok=True)
+    (configs / "mujoco.yaml").write_text(yaml.safe_dump(MUJOCO, sort_keys=False, default_flow_style=None))
+    rows, out = signals(rng, len(LEGS)), {"observation": [], "action": [], "target": []}
+    replace_simulator(rows, out)
+    load, torch.jit.load = torch.jit.load, listening(torch.jit.load, out)
     sys.argv = ["deploy_mujoco.py", "mujoco.yaml"]
     names = runpy.run_path(str(checkout / "deploy/deploy_mujoco/deploy_mujoco.py"), run_name="__main__")
     torch.jit.load = load
-    out["gravity"] = [names["get_gravity_orientation"](quat) for quat in rows["base_quat"]]
     (configs / "mujoco.yaml").rename(folder / "mujoco.yaml")
     for empty in (configs, configs.parent, configs.parent.parent):
         empty.rmdir()
+    out |= {"command.velocity": [MUJOCO["cmd_init"]] * ROWS}
+    out |= {"gravity": [names["get_gravity_orientation"](quat) for quat in rows["base_quat"]]}
     save(folder / "mujoco.npz", LEGS, {**rows, **{key: value[:ROWS] for key, value in out.items()}})
 
 
