@@ -145,6 +145,8 @@ def _mod(work: Lowering, node: Node) -> list[Ref]:
 
 
 def _batch_norm(work: Lowering, node: Node) -> list[Ref]:
+    if work.whole_number(node, "training_mode", 0):
+        raise CExportError(f"{node.label} is in training mode; export the model for inference")
     scale, bias, mean, variance = (work.fixed(node, k).astype(np.float64) for k in range(1, 5))
     epsilon = node.attributes.get("epsilon", 1e-5)
     assert isinstance(epsilon, float)

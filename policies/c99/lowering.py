@@ -169,8 +169,10 @@ def lower(graph: Graph, names: MemberNames, handlers: dict[str, Handler]) -> Pro
         handler = handlers.get(node.op)
         if handler is None:
             raise CExportError(f"{node.label} is not compiled; compiled are {', '.join(sorted(handlers))}")
-        results = handler(work, node)
-        work.refs.update(zip((name for name in node.outputs if name), results, strict=True))
+        results, wanted = handler(work, node), [name for name in node.outputs if name]
+        if len(results) != len(wanted):
+            raise CExportError(f"{node.label} gives {wanted}; only {wanted[: len(results)]} is compiled")
+        work.refs.update(zip(wanted, results, strict=True))
     outputs, following = [], []
     for name in graph.outputs:
         value, kept = work.value(name), name.startswith("next.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OLDEST_OPSET = 13
 NEWEST_IR = 10  # that every supported onnxruntime reads; newer ones add types that are not compiled
-MOST_VALUES = 1 << 24  # of one tensor
+MOST_VALUES = 1 << 22  # of one tensor, 16 MB of float32
 MOST_NODES = 20_000
 DRAWN = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 

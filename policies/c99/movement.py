@@ -133,8 +133,9 @@ def _scatter_elements(work: Lowering, node: Node) -> list[Ref]:
 
 
 def _dropout(work: Lowering, node: Node) -> list[Ref]:
-    if len([name for name in node.outputs if name]) > 1:
-        raise CExportError(f"{node.label} gives its mask; export the model for inference")
+    training = work.given(node, 2) and bool(work.fixed(node, 2).any())
+    if training or len([name for name in node.outputs if name]) > 1:
+        raise CExportError(f"{node.label} is in training mode; export the model for inference")
     return [work.ref(node.inputs[0])]
 
 

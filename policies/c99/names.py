@@ -9,7 +9,7 @@ import numpy as np
 from isthmus.hardware.errors import IsthmusError
 
 LONGEST_NAME = 40
-LONGEST_COMMENT = 300
+LONGEST_COMMENT = 3000
 _HEADERS = """
     assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg stdbool stddef stdint
     stdio stdlib string tgmath time wchar wctype
@@ -22,6 +22,7 @@ _WORDS = """
     delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private
     protected public reinterpret_cast requires static_assert static_cast template this thread_local throw try typeid
     typename using virtual wchar_t xor xor_eq linux unix near far huge pascal interrupt
+    i386 mips sparc sun
 """
 HEADERS, WORDS = frozenset(_HEADERS.split()), frozenset(_WORDS.split())
 

@@ -100,11 +100,13 @@ def _round_product(model: "onnx.ModelProto", node: "onnx.NodeProto", weights: np
     model.graph.initializer.append(numpy_helper.from_array(np.array([-1]), f"{name}/axis"))
     newer = max(opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")) >= 18
     size = [f"{name}/size", f"{name}/axis"] if newer else [f"{name}/size"]
-    axes = {} if newer else {"axes": [-1]}
+    largest = helper.make_node("ReduceMax", size, [f"{name}/largest"], keepdims=1)
+    if not newer:
+        largest.attribute.append(helper.make_attribute("axes", [-1]))
     node.input[0], node.input[1] = f"{name}/near", f"{name}/rounded_weights"
     return [
         helper.make_node("Abs", [x], [f"{name}/size"]),
-        helper.make_node("ReduceMax", size, [f"{name}/largest"], keepdims=1, **axes),
+        largest,
         helper.make_node("Max", [f"{name}/largest", f"{name}/least"], [f"{name}/range"]),
         helper.make_node("Div", [f"{name}/range", f"{name}/most"], [f"{name}/unit"]),
         helper.make_node("Div", [x, f"{name}/unit"], [f"{name}/scaled"]),

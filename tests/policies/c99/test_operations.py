@@ -81,6 +81,18 @@ def gemm(alpha: float, trans_a: int, constant: bool) -> bytes:
     return maker.model({"y": maker.add("Gemm", a, b, maker.input([5]), alpha=alpha, beta=0.5, transA=trans_a)})
 
 
+def left(*shape: int) -> bytes:
+    """Weights on the left of a column, and a layer whose bias is added on the left, used twice."""
+    maker = GraphMaker()
+    x = maker.input([1, 6])
+    column = maker.add("Reshape", x, maker.constant(ints(*shape)))
+    product = maker.add("MatMul", maker.constant(drawn(5, 6)), column)
+    layer = maker.add("Add", maker.constant(drawn(9)), maker.add("MatMul", x, maker.constant(drawn(6, 9))))
+    shared = maker.add("MatMul", x, maker.constant(drawn(6, 4)))
+    both = maker.add("Mul", maker.add("Add", shared, maker.constant(drawn(4))), shared)
+    return maker.model({"y0": product, "y1": maker.add("Elu", layer), "y2": layer, "y3": both})
+
+
 UNARY = [
     *(
         "Abs",
@@ -172,6 +184,8 @@ CASES: dict[str, bytes] = {
     "MatMul to one": one("MatMul", [[1, 9]], drawn(9)),
     "MatMul members": one("MatMul", [[1, 6]], drawn(3, 6, 5)),
     "MatMul rows": one("MatMul", [[3, 6]], drawn(6, 5)),
+    "MatMul left": left(6, 1),
+    "MatMul left flat": left(6),
     "MatMul two": one("MatMul", [[2, 1, 3, 4], [5, 4, 2]]),
     "MatMul flat two": one("MatMul", [[4], [3, 4, 2]]),
     "Gemm both": gemm(1.0, 0, False),

@@ -80,6 +80,14 @@ def foreign(model: onnx.ModelProto) -> None:
     model.opset_import.append(helper.make_opsetid("com.example", 1))
 
 
+def training() -> bytes:
+    """Batch normalisation that also gives its running mean."""
+    maker = GraphMaker()
+    names = [maker.constant(np.ones(3, np.float32)) for _ in range(4)]
+    y = maker.add("BatchNormalization", maker.input([1, 3]), *names, outputs=3, training_mode=1)
+    return maker.model({"y": maker.add("Add", y, maker.last_outputs()[1])})
+
+
 def half_a_state() -> bytes:
     maker = GraphMaker()
     return maker.model({"y": maker.add("Neg", maker.input([1, 2], "state.memory"))})
@@ -102,6 +110,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "weights that are not numbers": (changed(mlp((3, 2)), not_a_number), "'action' are not finite"),
     "an old opset": (changed(mlp((3, 2)), lambda m: setattr(m.opset_import[0], "version", 11)), "opset 11"),
     "a state without a next one": (half_a_state(), r"states \['memory'\] but next states \[\]"),
+    "what is only there in training": (training(), "BatchNormalization.*training mode"),
+    "values dropped at random": (
+        one("Dropout", [[1, 3]], np.array(0.5, np.float32), np.array(True)),
+        "Dropout.*training mode",
+    ),
     "a GRU backwards": (
         one(
             "GRU",
