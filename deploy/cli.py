@@ -13,6 +13,7 @@ from isthmus.hardware.errors import IsthmusError
 from .commands.bench_c import BenchC
 from .commands.bench_learn import BenchLearn
 from .commands.bench_loop import BenchLoop
+from .commands.bench_policy import BenchPolicy
 from .commands.bench_sim import BenchSim
 from .commands.bench_train import BenchTrain
 from .commands.bundle import BundleDiff, BundleShow, BundleSign, BundleVerify
@@ -22,6 +23,8 @@ from .commands.correct import Correct
 from .commands.demo import Demo
 from .commands.export import Export
 from .commands.export_c import ExportC
+from .commands.export_flavour import ExportHolosoma, ExportMjlab
+from .commands.import_policy import Import
 from .commands.learn import Learn
 from .commands.play import Play
 from .commands.report import Report
@@ -39,10 +42,14 @@ Bench = (
     | Annotated[BenchLearn, subcommand("learn", prefix_name=False)]
     | Annotated[BenchTrain, subcommand("train", prefix_name=False)]
     | Annotated[BenchC, subcommand("c", prefix_name=False)]
+    | Annotated[BenchPolicy, subcommand("policy", prefix_name=False)]
 )
 
 Exports = (
-    Annotated[Export, subcommand("bundle", prefix_name=False)] | Annotated[ExportC, subcommand("c", prefix_name=False)]
+    Annotated[Export, subcommand("bundle", prefix_name=False)]
+    | Annotated[ExportC, subcommand("c", prefix_name=False)]
+    | Annotated[ExportMjlab, subcommand("mjlab", prefix_name=False)]
+    | Annotated[ExportHolosoma, subcommand("holosoma", prefix_name=False)]
 )
 
 Bundles = (
@@ -65,9 +72,10 @@ Command = (
         subcommand(
             "export",
             prefix_name=False,
-            description="Write a trained policy as one bundle (`export DIRECTORY`), or a bundle as C99 (`export c BUNDLE`).",
+            description="Write a trained policy as one bundle (`export DIRECTORY`), or a bundle as C99 or another tool's file.",
         ),
     ]
+    | Annotated[Import, subcommand("import", prefix_name=False)]
     | Annotated[
         Bundles,
         subcommand("bundle", prefix_name=False, description="Look at a bundle, check it, compare two, sign one."),
@@ -86,7 +94,7 @@ Command = (
         subcommand(
             "bench",
             prefix_name=False,
-            description="Measure: the loop from simulation to robot, the simulator, learning, the speed of training, policies in C.",
+            description="Measure: the loop from simulation to robot, the simulator, learning, training, a policy's tick, policies in C.",
         ),
     ]
 )
@@ -123,6 +131,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(text: str, *, code: int = 2) -> int:
-    """Say it in one line, also what other libraries broke into several."""
-    print(f"isthmus: {' '.join(text.split())}", file=sys.stderr)
+    """Say it, in as few lines as it needs: other libraries break theirs anywhere, a list keeps one line for each."""
+    first, *listed = text.split("\n  ")
+    print(
+        "\n  ".join([f"isthmus: {' '.join(first.split())}", *(" ".join(line.split()) for line in listed)]),
+        file=sys.stderr,
+    )
     return code

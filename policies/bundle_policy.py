@@ -39,6 +39,10 @@ class BundlePolicy:
         names = (self._target, *PART_OUTPUTS)
         widths = {output.name: output.shape[1] for output in bundle.session.get_outputs()}
         self._outputs = {name: _row(widths[name]) for name in names}
+        self._given = [(name, row[0]) for name, row in self._signals.items()]
+        self._target_row, _, self._base, self._residual, self._gate_prob, self._gate = (
+            row[0] for row in self._outputs.values()
+        )
         self._bindings = [self._binding(*states) for states in (self._states, self._states[::-1])]
         self._turn = 0
 
@@ -50,13 +54,12 @@ class BundlePolicy:
     def act(self, signals: Mapping[str, np.ndarray]) -> PolicyOutput:
         """See Policy."""
         self._step(signals)
-        outputs = self._outputs
         return PolicyOutput(
-            joint_target=outputs[self._target][0].astype(np.float64),
-            base_action=outputs["base_action"][0].astype(np.float64),
-            residual_action=outputs["residual_action"][0].astype(np.float64),
-            gate_prob=float(outputs["gate_prob"][0, 0]),
-            gate=float(outputs["gate"][0, 0]),
+            joint_target=self._target_row.astype(np.float64),
+            base_action=self._base.astype(np.float64),
+            residual_action=self._residual.astype(np.float64),
+            gate_prob=float(self._gate_prob[0]),
+            gate=float(self._gate[0]),
         )
 
     def run(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -66,8 +69,8 @@ class BundlePolicy:
         return {name: values[0].copy() for name, values in (self._outputs | following).items()}
 
     def _step(self, signals: Mapping[str, np.ndarray]) -> None:
-        for name, row in self._signals.items():
-            row[0] = signals[name]
+        for name, row in self._given:
+            row[:] = signals[name]
         self._session.run_with_iobinding(self._bindings[self._turn])
         self._turn = 1 - self._turn
 

@@ -73,11 +73,8 @@ def observe(nodes: NodeList, contract: Contract) -> str:
     if plan.TICKS in state_widths(contract):
         nodes.add("Add", f"state.{plan.TICKS}", nodes.constant(np.float32(1.0)), name=f"next.{plan.TICKS}")
     if seen.frames > 1:
-        sample = _with_past(nodes, contract, sample)
-    if seen.in_order:
-        return nodes.add("Identity", sample, name="observation")
-    places = nodes.constant(seen.pick)
-    return nodes.add("Gather", sample, places, axis=1, name="observation")
+        return _with_past(nodes, contract, sample)
+    return nodes.add("Identity", sample, name="observation")
 
 
 def act(nodes: NodeList, contract: Contract, action: str) -> str:
@@ -138,18 +135,17 @@ def _sources(nodes: NodeList, contract: Contract) -> list[str]:
 
 
 def _with_past(nodes: NodeList, contract: Contract, sample: str) -> str:
-    """[history, sample], and the history's next state."""
+    """Add the observation and the history's next state: both are picked from [history, sample] at once."""
     seen, past = observation_plan(contract), f"state.{plan.HISTORY}"
-    kept = nodes.columns(sample, seen.kept.tolist(), len(seen.scale))
     if plan.STARTED in state_widths(contract):
-        first = kept if not seen.zero_filled.any() else nodes.add("Mul", kept, nodes.row(~seen.zero_filled))
+        first = nodes.columns(sample, seen.kept.tolist(), len(seen.scale))
+        first = first if not seen.zero_filled.any() else nodes.add("Mul", first, nodes.row(~seen.zero_filled))
         first = nodes.concat([first] * (seen.frames - 1))
         past = nodes.where(nodes.above_half(f"state.{plan.STARTED}"), past, first)
         nodes.add("Identity", nodes.constant(np.ones((1, 1))), name=f"next.{plan.STARTED}")
-    later = list(range(len(seen.kept), seen.history_width))
-    parts = [*([nodes.columns(past, later, seen.history_width)] if later else []), kept]
-    nodes.add("Concat", *parts, axis=1, name=f"next.{plan.HISTORY}")
-    return nodes.concat([past, sample])
+    picked = nodes.add("Gather", nodes.concat([past, sample]), nodes.constant(seen.pick_all), axis=1)
+    nodes.split(picked, {"observation": len(seen.pick), f"next.{plan.HISTORY}": seen.history_width})
+    return "observation"
 
 
 def _clock(nodes: NodeList, contract: Contract) -> None:

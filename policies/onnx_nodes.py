@@ -45,6 +45,12 @@ class NodeList:
         """Side by side along the values."""
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
 
+    def split(self, value: str, parts: Mapping[str, int]) -> None:
+        """Side by side parts of a value, by name and width."""
+        node = helper.make_node("Split", [value, self.constant(np.array(list(parts.values())))], list(parts))
+        node.attribute.append(helper.make_attribute("axis", 1))
+        self.nodes.append(node)
+
     def columns(self, value: str, places: list[int], width: int) -> str:
         """Columns of a value of so many."""
         if places == list(range(width)):

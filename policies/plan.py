@@ -66,6 +66,12 @@ class ObservationPlan:
         return (self.frames - 1) * len(self.kept)
 
     @property
+    def pick_all(self) -> np.ndarray:
+        """`pick`, and after it the places of the next history, (d + (F - 1) K,)."""
+        before, now = np.arange(len(self.kept), self.history_width), self.history_width + self.kept
+        return np.concatenate([self.pick, before, now])
+
+    @property
     def in_order(self) -> bool:
         """Whether the observation is the sample as it is."""
         return len(self.pick) == len(self.scale) and bool((self.pick == np.arange(len(self.pick))).all())

@@ -142,11 +142,25 @@ class Missing:
     def check(self) -> None:
         """Raise ImportFailed naming everything that is missing."""
         if self._lines:
-            lines = "".join(f"\n  {key}: {what}" for key, what in self._lines.items())
+            lines = "".join(f"\n  {key}: {what}" for key, what in _by_field(self._lines).items())
             raise ImportFailed(
-                f"{self._path}: the format does not say, and {self._facts.source} does not either:{lines}\n"
-                "Write these keys into a TOML file and give it with the policy"
+                f"{self._path}: what neither the format nor {self._facts.source} says, to be written into a TOML file for --facts:{lines}"
             )
+
+
+def _by_field(lines: Mapping[str, str]) -> dict[str, str]:
+    """What is missing of several joints in one line, "joint.<name>.kp"."""
+    found, joints = dict[str, str](), dict[str, list[str]]()
+    for key, what in lines.items():
+        parts = key.split(".")
+        if parts[0] == "joint" and len(parts) >= 3:
+            joints.setdefault(f"{parts[-1]}\0{what}", []).append(".".join(parts[1:-1]))
+        else:
+            found[key] = what
+    for both, names in joints.items():
+        key, what = both.split("\0")
+        found[f"joint.<name>.{key}"] = f"{what}; of {', '.join(names)} (or `defaults.{key}`, of every joint)"
+    return found
 
 
 def printed_step(text: str) -> float:

@@ -36,8 +36,9 @@ class Outcome:
         """Check that it refused in words a user can act on; returns them."""
         assert self.code == 2, f"exit code {self.code}\n{self.out}\n{self.err}"
         assert "Traceback" not in self.out + self.err
-        said = self.err.strip().splitlines()[-1]
-        assert said.startswith("isthmus: "), self.err
+        before, begun, said = self.err.strip().rpartition("isthmus: ")
+        assert begun and (not before or before.endswith("\n")), self.err
+        said = begun + said
         for word in words:
             assert word in said, f"{word!r} is not in {said!r}"
         return said
