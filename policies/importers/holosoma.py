@@ -77,6 +77,10 @@ def load(path: Path, facts: Facts) -> Imported:
     """The .onnx; a holosoma.toml in its folder is read where there is one."""
     model = read_onnx(path)
     data = _properties(model, path)
+    if "time_step" in {value.name for value in model.graph.input}:
+        raise ImportFailed(
+            f"{path}: holds a reference motion (it takes time_step); of holosoma walking policies alone are read"
+        )
     names = data.texts("dof_names")
     missing = Missing(path, facts)
     config, given, robot = _config(data, names, path)

@@ -46,6 +46,10 @@ def load(path: Path, facts: Facts) -> Imported:
     """A policy's folder, or its config.yaml."""
     folder = path if path.is_dir() else path.parent
     config = _Config(folder)
+    if config.wholes("wheel_indices"):
+        raise ImportFailed(
+            f"{config.where('wheel_indices')}: wheels, driven by velocity beside joints that are driven by position, are not supported"
+        )
     missing = Missing(path, facts)
     names = _joint_names(config, facts, missing)
     given = {field: config.numbers(key) for key, field in _JOINT_KEYS.items() if key in config}
@@ -77,7 +81,9 @@ class _Config:
     def __init__(self, folder: Path) -> None:
         own = _only(read_yaml(folder / "config.yaml"))
         self.robot, _, self.policy = own.source.rpartition(": ")[2].partition("/")
-        base = folder.parent / "base.yaml"
+        base = (
+            folder.resolve().parents[self.policy.count("/")] / "base.yaml"
+        )  # the key is the path from the robots' folder
         self._layers = [own, *([_only(read_yaml(base))] if base.is_file() else [])]
 
     def __contains__(self, key: str) -> bool:
@@ -151,10 +157,6 @@ def _period(config: _Config, facts: Facts, missing: Missing) -> int:
 
 
 def _observation(config: _Config) -> tuple[ObservationTerm, ...]:
-    if config.wholes("wheel_indices"):
-        raise ImportFailed(
-            f"{config.where('wheel_indices')}: wheels are driven by velocity beside joints driven by position; not supported"
-        )
     names = config.texts("observations")
     unknown = [name for name in names if name not in _TERMS]
     if unknown:

@@ -245,6 +245,14 @@ def test_numbers_that_no_policy_has_are_refused_in_rl_sar(change, said: str, tmp
         load(RL_SAR, path)
 
 
+def test_the_robots_file_is_found_above_a_policy_of_several_folders_in_rl_sar(tmp_path: Path) -> None:
+    path = copied(RL_SAR, tmp_path)
+    (tmp_path / "skills").mkdir()
+    path = path.rename(tmp_path / "skills" / "walk")
+    changed_yaml(path / "config.yaml", lambda d: d.update({"quad/skills/walk": d.pop("quad/walk")}))
+    load(RL_SAR, path)
+
+
 def test_joint_names_that_disagree_are_refused_in_rl_sar() -> None:
     with pytest.raises(ImportFailed, match="sdk_joints"):
         load(RL_SAR, RL_SAR.path, sdk_joints=tuple(f"joint_{i}" for i in range(12)))
