@@ -53,7 +53,8 @@ def parse_onnx(data: bytes, source: str, folder: Path | None = None) -> onnx.Mod
         raise ImportFailed(f"{source}: not an ONNX model, or cut off; nothing else is loaded") from None
     if not model.graph.node or not model.graph.output:
         raise ImportFailed(f"{source}: not an ONNX model: no graph")
-    for tensor in _tensors(model.graph):
+    bodies = [node for function in model.functions for node in function.node]
+    for tensor in (*_tensors(model.graph), *(tensor for node in bodies for tensor in _in_node(node))):
         if tensor.data_location == TensorProto.EXTERNAL:
             _take_in(tensor, source, folder)
         _check_finite(tensor, source)
@@ -67,11 +68,15 @@ def parse_onnx(data: bytes, source: str, folder: Path | None = None) -> onnx.Mod
 def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
     yield from graph.initializer
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _tensors(attribute.g)
+        yield from _in_node(node)
+
+
+def _in_node(node: onnx.NodeProto) -> Iterable[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            yield attribute.t
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield from _tensors(attribute.g)
 
 
 def _take_in(tensor: TensorProto, source: str, folder: Path | None) -> None:

@@ -31,6 +31,7 @@ MODULES = ("isaaclab.envs.mdp", "omni.isaac.lab.envs.mdp")
 GROUP = "policy"
 GROUP_OPTIONS = ("concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim")
 COMMAND = "command.velocity"
+ENDLESS = re.compile(r"[+*}?]\)[+*{]")  # such as (a+)+, whose search grows with the power of a name's length
 OPEN = 3.0e38  # rad, about the largest float32: no end
 
 
@@ -134,6 +135,9 @@ def _matched(patterns: Mapping, names: tuple[str, ...]) -> dict[str, float]:
 
 def _select(patterns: tuple[str, ...], names: tuple[str, ...], where: str) -> tuple[str, ...]:
     """The names that any of the patterns matches, in the order of the names."""
+    endless = [pattern for pattern in patterns if ENDLESS.search(pattern)]
+    if endless:
+        raise ImportFailed(f"{where}: {endless} repeat a repetition, which may take for ever; write them plainly")
     try:
         compiled = [re.compile(pattern) for pattern in patterns]
     except re.error as error:

@@ -101,8 +101,6 @@ class Mapping:
         """Keys in the file's order."""
         return [str(key) for key in self._data]
 
-    keys = names
-
     def where(self, key: str) -> str:
         """File and key, for errors and provenance."""
         return f"{self.source}: {key}"

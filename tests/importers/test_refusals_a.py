@@ -216,6 +216,7 @@ def test_a_motion_needs_its_anchor_among_its_bodies_and_the_way_there_among_the_
         (r"\.\*_calf_joint: -1.5", "F.*: -1.5", "more than one pattern"),
         (r"\.\*: 0.0", ".*: 0.1", "initial velocities"),
         (r"\.\*_calf_joint: -1.5", "'[': -1.5", "not a pattern"),
+        (r"\.\*_calf_joint: -1.5", "(\\\\w+)+x: -1.5", "for ever"),
         (r"UniformVelocityCommand", "UniformPoseCommand", "only a velocity"),
         (r"modifiers: null", "modifiers: [1]", "modifiers cannot be imported"),
     ],
