@@ -54,7 +54,12 @@ class GraphMaker:
 
 
 def one(
-    op: str, shapes: Sequence[Sequence[int]], *constants: np.ndarray | None, cast: bool = False, **attributes: Any
+    op: str,
+    shapes: Sequence[Sequence[int]],
+    *constants: np.ndarray | None,
+    cast: bool = False,
+    opset: int = OPSET,
+    **attributes: Any,
 ) -> bytes:
     """A model of one operation on inputs of these shapes and constants after them; None for an absent one."""
     maker = GraphMaker()
@@ -63,7 +68,7 @@ def one(
     result = maker.add(op, *names, **attributes)
     if cast:
         result = maker.add("Cast", result, to=onnx.TensorProto.FLOAT)
-    return maker.model({"y": result})
+    return maker.model({"y": result}, opset)
 
 
 def mlp(sizes: Sequence[int], activation: str = "Elu", seed: int = 0, opset: int = OPSET) -> bytes:
