@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from .convolution import CONVOLUTIONS
 from .dense import make_calls
 from .elementwise import ELEMENTWISE
 from .ir import Program
@@ -17,7 +18,7 @@ from .recurrent import RECURRENT
 from .reductions import GATHERING
 from .source import CSource, header_text, source_text
 
-HANDLERS = {**ELEMENTWISE, **MOVEMENTS, **PRODUCTS, **RECURRENT, **GATHERING}
+HANDLERS = {**ELEMENTWISE, **MOVEMENTS, **PRODUCTS, **RECURRENT, **GATHERING, **CONVOLUTIONS}
 Precision = Literal["float32", "int8"]
 NO_NOTES = Notes()
 

@@ -56,7 +56,7 @@ def rounding_errors(
 def rounded_model(data: bytes) -> bytes:
     """The model computing as the int8 code does: weights of layers rounded by rows, and what they multiply to 16 bits.
 
-    Inside of GRU and LSTM the states that weights multiply are left exact.
+    Inside of GRU and LSTM, and in convolutions, what weights multiply is left exact.
     """
     import onnx
     from onnx import inliner
@@ -68,6 +68,8 @@ def rounded_model(data: bytes) -> bytes:
         constants = {k: values[name].constant for k, name in enumerate(node.input) if name in values}
         if node.op_type in ("MatMul", "Gemm") and _is_rounded(node, constants.get(1), values):
             nodes += _round_product(model, node, np.asarray(constants[1]))
+        elif node.op_type == "Conv":
+            _round_filters(model, node, np.asarray(constants[1]))
         elif node.op_type in ("GRU", "LSTM"):
             _round_gates(model, node, np.asarray(constants[1]), np.asarray(constants[2]))
         nodes.append(node)
@@ -113,6 +115,14 @@ def _round_product(model: "onnx.ModelProto", node: "onnx.NodeProto", weights: np
         helper.make_node("Round", [f"{name}/scaled"], [f"{name}/whole"]),
         helper.make_node("Mul", [f"{name}/whole", f"{name}/unit"], [f"{name}/near"]),
     ]
+
+
+def _round_filters(model: "onnx.ModelProto", node: "onnx.NodeProto", weights: np.ndarray) -> None:
+    groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+    rows = weights.reshape(len(weights), -1)
+    parts = [_nearest(part) if worth_rounding(part) else part for part in np.split(rows, groups)]
+    _add(model, f"{node.output[0]}/rounded_weights", np.concatenate(parts).reshape(weights.shape))
+    node.input[1] = f"{node.output[0]}/rounded_weights"
 
 
 def _round_gates(model: "onnx.ModelProto", node: "onnx.NodeProto", w: np.ndarray, r: np.ndarray) -> None:

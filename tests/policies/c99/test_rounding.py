@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_graphs import mlp
+from c_graphs import mlp, one
 from c_policies import OnnxPolicy, build, needs_gcc
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,6 +69,17 @@ def test_the_rounded_model_is_what_the_code_computes(opset: int, tmp_path: Path)
         off.append(np.abs(found - exact.step(row)["action"]).max())
         apart.append(np.abs(found - near.step(row)["action"]).max())
     assert max(apart) < 1e-4 < 1e-3 < max(off) < 3e-2
+
+
+@needs_gcc
+def test_convolutions_are_rounded_in_the_report_as_in_the_code(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = one("Conv", [[1, 8, 20]], rng.normal(0.0, 0.2, (16, 8, 5)).astype(np.float32), strides=[5])
+    (ours,) = build([compile_model(data, name="policy", precision="int8")], tmp_path)
+    exact, near = OnnxPolicy(data, ["y"]), OnnxPolicy(rounded_model(data), ["y"])
+    row = {name: rng.normal(0.0, 1.0, shape).astype(np.float32) for name, shape in exact.inputs.items()}
+    found, off = ours.step(row)[1]["y"], exact.step(row)["y"]
+    assert np.abs(found - near.step(row)["y"]).max() < 1e-3 < np.abs(found - off).max() < 3e-2
 
 
 @needs_gcc
