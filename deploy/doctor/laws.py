@@ -1,0 +1,209 @@
+"""Laws that hold between a robot's signals whatever its policy does. Each gives misfits: 1 is the most that good logs show.
+
+They need no model, only time and geometry: velocities are the change of positions, gyros turn the direction of gravity and attitudes,
+positions move by velocities, joints follow their targets.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .rigid_body import GRAVITY, matrix
+from .view import EXECUTED, View, misfit, roughness
+
+Check = Callable[[View], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """A law and what it is about."""
+
+    name: str
+    signals: tuple[str, ...]  # that it needs
+    check: Check  # -> (k,) misfits, empty where the log does not say
+    uses: tuple[str, ...] = ()  # looks at these too where they are there
+    says: str = ""
+
+
+def velocity_is_change(view: View) -> np.ndarray:
+    """joint_vel, summed over a tenth of a second, against what joint_pos changed by. (n,)."""
+    k = view.window(0.1)
+    at = view.pairs(k)
+    if len(at) < 20:
+        return np.zeros(0)
+    pos, vel = view.data["joint_pos"], view.data["joint_vel"]
+    summed = np.cumsum(np.vstack([np.zeros(vel.shape[1]), vel]), axis=0) * view.step
+    moved, predicted = pos[at + k] - pos[at], summed[at + k + 1] - summed[at + 1]
+    noise = 3.0 * resolution(view) + view.step * np.sqrt(k) * roughness(vel, view.begin)
+    return misfit(moved - predicted, moved, noise + 2e-3, 0.45)
+
+
+def joints_follow_targets(view: View) -> np.ndarray:
+    """What joint_pos changed by in a fifth of a second against what its target did, at the delay that fits all joints best. (n,)."""
+    k, best = view.window(0.2), None
+    pos, target = view.data["joint_pos"], view.data[EXECUTED]
+    driven = driven_joints(view)
+    if view.contract.action.target != "joint_target" or target.shape != pos.shape:
+        return np.zeros(0)
+    for lag in range(7):
+        at = view.pairs(k + lag)
+        if len(at) < 20:
+            break
+        moved = pos[at + k + lag] - pos[at + lag]
+        asked = target[at + k] - target[at]
+        slope = np.clip((moved * asked).sum(0) / np.maximum(np.square(asked).sum(0), 1e-9), 0.3, 1.3)
+        found = misfit(moved - slope * asked, np.abs(moved) + 0.3 * np.abs(asked), 0.03, 0.7)
+        if best is None or np.log1p(found**2)[driven].sum() < np.log1p(best**2)[driven].sum():
+            best = found
+    return np.zeros(0) if best is None else np.where(driven, best, 0.0)
+
+
+def lead_as_trained(view: View) -> np.ndarray:
+    """Mean distance from joint to target against that of training. (n,)."""
+    ranges, pos = view.trained.ranges, view.data["joint_pos"]
+    if not {"joint_pos", "joint_target"} <= ranges.keys() or view.data[EXECUTED].shape != pos.shape:
+        return np.zeros(0)
+    if view.contract.action.target != "joint_target":
+        return np.zeros(0)
+    lead = (view.data[EXECUTED] - pos).mean(0)
+    usual = ranges["joint_target"].mean - ranges["joint_pos"].mean
+    return np.where(driven_joints(view), np.abs(lead - usual) / (0.1 + np.abs(usual)), 0.0)
+
+
+def gyro_turns_gravity(view: View) -> np.ndarray:
+    """The gyro, summed over a fifth of a second, against how gravity's direction moved. (3,)."""
+    return _turns(view, view.data["gravity"])
+
+
+def gyro_turns_attitude(view: View) -> np.ndarray:
+    """The same for the world's three axes by base_quat. (3,)."""
+    world = matrix(view.data["base_quat"])  # rows: the world's axes in the body
+    return np.max([_turns(view, world[:, row]) for row in range(3)], axis=0)
+
+
+def _turns(view: View, axis: np.ndarray) -> np.ndarray:
+    k = view.window(0.2, 3)
+    at = view.pairs(k)
+    if len(at) < 20:
+        return np.zeros(0)
+    rate = -np.cross(view.data["gyro"], axis) * view.step
+    summed = np.cumsum(np.vstack([np.zeros(3), rate]), axis=0)
+    moved = axis[at + k] - axis[at]
+    predicted = summed[at + k] - summed[at]
+    noise = 2.0 * np.max(roughness(axis, view.begin)) + 0.03
+    return misfit(moved - predicted, moved, noise, 0.45)
+
+
+def gravity_is_down(view: View) -> np.ndarray:
+    """Gravity's direction against base_quat's. (3,)."""
+    down = -matrix(view.data["base_quat"])[:, 2]
+    return misfit(view.data["gravity"] - down, down * 0, 0.12, 0.0)
+
+
+def velocity_moves_base(view: View) -> np.ndarray:
+    """base_lin_vel turned into the world by base_quat, summed over half a second, against what base_pos changed by. (3,)."""
+    k = view.window(0.3)
+    at = view.pairs(k)
+    if len(at) < 20:
+        return np.zeros(0)
+    turn = matrix(view.data["base_quat"])
+    velocity = np.einsum("tij,tj->ti", turn, view.data["base_lin_vel"]) * view.step
+    summed = np.cumsum(np.vstack([np.zeros(3), velocity]), axis=0)
+    pos = view.data["base_pos"]
+    moved, predicted = pos[at + k] - pos[at], summed[at + k] - summed[at]
+    noise = 1.5 * np.max(roughness(pos, view.begin)) + 0.015
+    return misfit(moved - predicted, moved, noise, 0.4)
+
+
+def specific_force_is_up(view: View) -> np.ndarray:
+    """The accelerometer's mean over a second against gravity's direction. (3,)."""
+    k = view.window(1.0)
+    count = len(view) // k
+    if count < 1:
+        return np.zeros(0)
+    blocks = [v[: count * k].reshape(count, k, 3).mean(1) for v in (view.data["accelerometer"], view.data["gravity"])]
+    return misfit(blocks[0] + GRAVITY * blocks[1], blocks[0] * 0, 3.0, 0.0)
+
+
+def unit_length(name: str) -> Check:
+    """A direction or attitude has length 1. (1,)."""
+
+    def check(view: View) -> np.ndarray:
+        length = np.linalg.norm(view.data[name], axis=-1)
+        return np.array([np.median(np.abs(length - 1.0)) / 0.1])
+
+    return check
+
+
+def as_trained(name: str) -> Check:
+    """Values of a signal against the range of training: share outside, how far, and far too small a spread. (w,)."""
+
+    def check(view: View) -> np.ndarray:
+        known, values = view.trained.ranges[name], view.data[name]
+        if values.shape[1] != len(known.low):
+            return np.full(len(known.low), 9.0)
+        whole = view.trained.whole
+        width = np.maximum(known.high - known.low, 1e-3)
+        room = (0.15 if whole else 1.0) * width + 0.02 * np.maximum(np.abs(known.high), np.abs(known.low)) + 5e-3
+        beyond = np.maximum(known.low - room - values, 0.0) + np.maximum(values - known.high - room, 0.0)
+        outside = (beyond > 0).mean(0) / (0.3 if whole else 0.6)
+        far = beyond.mean(0) / (0.5 * width + 1e-6) / (1.0 if whole else 3.0)
+        found = np.maximum(outside, far)
+        if name.startswith("command.") or not whole:
+            return found
+        # A whole signal that hardly moves where training shook it: another unit.
+        share = np.median(values.std(0) / np.maximum(known.spread, 1e-9))
+        return np.maximum(found, np.log(0.1 / max(share, 1e-6)) / np.log(4.0) * moving(view, name))
+
+    return check
+
+
+def moving(view: View, name: str) -> bool:
+    """Whether anything else in the log moves as much as in training."""
+    shares = [
+        np.median(view.data[other].std(0) / np.maximum(known.spread, 1e-9))
+        for other, known in view.trained.ranges.items()
+        if other in view.data and other != name and not other.startswith("command.")
+        and view.data[other].shape[1] == len(known.spread)
+    ]  # fmt: skip
+    return bool(shares) and float(np.max(shares)) > 0.25
+
+
+def resolution(view: View) -> np.ndarray:
+    """Of the encoders, (n,) rad or m."""
+    per_unit = np.array([2.0 * np.pi if joint.kind == "hinge" else 1.0 for joint in view.robot.joints])
+    return per_unit / view.robot.counts_per_turn
+
+
+def driven_joints(view: View) -> np.ndarray:
+    """Which joints the policy drives, (n,) bool."""
+    driven = view.contract.action.joints
+    return np.array([name in driven for name in view.robot.joint_names], dtype=bool)
+
+
+LAWS: tuple[Law, ...] = (
+    Law(name="velocity is change of position", signals=("joint_pos", "joint_vel"), check=velocity_is_change),
+    Law(name="joints follow their targets", signals=("joint_pos", EXECUTED), check=joints_follow_targets),
+    Law(name="distance to the target as in training", signals=("joint_pos", EXECUTED), check=lead_as_trained),
+    Law(name="the gyro turns gravity", signals=("gyro", "gravity"), check=gyro_turns_gravity),
+    Law(name="the gyro turns the attitude", signals=("gyro", "base_quat"), check=gyro_turns_attitude),
+    Law(name="gravity is down", signals=("gravity", "base_quat"), check=gravity_is_down),
+    Law(
+        name="velocity moves the base",
+        signals=("base_pos", "base_quat", "base_lin_vel"),
+        check=velocity_moves_base,
+    ),
+    Law(name="specific force is up", signals=("accelerometer", "gravity"), check=specific_force_is_up),
+    Law(name="gravity has length 1", signals=("gravity",), check=unit_length("gravity")),
+    Law(name="attitude has length 1", signals=("base_quat",), check=unit_length("base_quat")),
+)
+
+
+def stream_laws(view: View) -> tuple[Law, ...]:
+    """Each raw signal against the range of training."""
+    return tuple(
+        Law(name=f"{name} as in training", signals=(name,), check=as_trained(name))
+        for name in view.trained.ranges
+        if name in view.data
+    )

@@ -1,0 +1,164 @@
+"""Laws over a log: which are broken, and which one thing that may have happened to it explains that best."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .efforts import EFFORT_LAWS
+from .findings import Finding, fault
+from .hypotheses import Hypothesis, hypotheses
+from .laws import LAWS, Law, stream_laws
+from .legs import LEG_LAWS, encoder_offsets
+from .view import EXECUTED, View
+
+BROKEN = 1.4  # misfit from which on a law counts as broken
+_SLOW = {law.name for law in (*LEG_LAWS, *EFFORT_LAWS)}
+_SHORTLIST = 40  # hypotheses that slow laws are asked about
+_OFFSET, _OFFSET_SHARE = 0.15, 0.35  # rad, and share of the misfit, from which on an encoder counts as off
+Misfits = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """Laws that a log can be held against, and how well the trainer's own rows keep them."""
+
+    laws: tuple[Law, ...]
+    usual: Misfits
+
+    def misfits(self, view: View, only: frozenset[str] | None = None) -> dict[str, np.ndarray]:
+        """By law, those that depend on the named signals; against what the trainer's rows show where they fit worse than usual."""
+        found = {}
+        for law in self.laws:
+            if only is not None and not self._concerned(law, only):
+                continue
+            values = law.check(view)
+            usual = self.usual.get(law.name)
+            if usual is not None and usual.shape == values.shape:
+                values = values / np.maximum(1.0, 1.25 * usual)
+            if values.size:
+                found[law.name] = np.where(np.isfinite(values), values, 99.0)
+        return found
+
+    def _concerned(self, law: Law, only: frozenset[str]) -> bool:
+        timed = "rate" in only and "as in training" not in law.name and "length" not in law.name
+        driven = "gains" in only and law.name in _SLOW
+        return timed or driven or bool(only & {*law.signals, *law.uses})
+
+
+def make_test(view: View, golden: View | None) -> Test:
+    """The laws whose signals the log has."""
+    laws = tuple(law for law in (*LAWS, *LEG_LAWS, *EFFORT_LAWS, *stream_laws(view)) if view.has(*law.signals))
+    usual = {}
+    for law in laws:
+        if golden is not None and golden.has(*law.signals) and "as in training" not in law.name:
+            usual[law.name] = law.check(golden)
+    return Test(laws=laws, usual=usual)
+
+
+def cost(misfits: Misfits) -> float:
+    """How badly a log keeps laws: what is usual hardly counts, and no law counts for everything."""
+    return float(sum(np.log1p(np.maximum(m - 0.6, 0.0) ** 2).sum() for m in misfits.values()))
+
+
+def broken(misfits: Misfits) -> dict[str, float]:
+    """Laws that are broken, and by how much."""
+    return {name: float(m.max()) for name, m in misfits.items() if m.max() > BROKEN}
+
+
+def physics(view: View, test: Test) -> list[Finding]:
+    """Findings about a log; empty where every law is kept."""
+    now = test.misfits(view)
+    found: list[Finding] = []
+    for _ in range(2):  # two things at once, the second in what the first leaves
+        if not broken(now):
+            break
+        best = explain(view, test, now)
+        if best is None:
+            found.append(_unexplained(view, now))
+            break
+        hypothesis, after, gain = best
+        found.append(
+            fault(
+                "physics" if set(broken(now)) - {n for n in now if "as in training" in n} else "stream",
+                hypothesis.link,
+                hypothesis.cause,
+                "correct it in the driver or the robot's description, and record again",
+                weight=10.0 + gain,
+                numbers={f"misfit of '{name}'": value for name, value in _worst(now)},
+            )
+        )
+        view, now = hypothesis.undo(view), after
+    return found or _offsets(view)
+
+
+def explain(view: View, test: Test, now: Misfits) -> tuple[Hypothesis, dict[str, np.ndarray], float] | None:
+    """The hypothesis that leaves least to explain, with the misfits that it leaves and what it gains; None where none helps."""
+    fast = Test(laws=tuple(law for law in test.laws if law.name not in _SLOW), usual=test.usual)
+    slow = Test(laws=tuple(law for law in test.laws if law.name in _SLOW), usual=test.usual)
+    slow_now = {name: m for name, m in now.items() if name in _SLOW}
+    ranked = []
+    for hypothesis in hypotheses(view):
+        changed = hypothesis.undo(view)
+        after = {**{n: m for n, m in now.items() if n not in _SLOW}, **fast.misfits(changed, hypothesis.changes)}
+        ranked.append((cost(after) + hypothesis.cost, hypothesis, changed, after))
+    ranked.sort(key=lambda entry: entry[0])
+    kept = ranked[: _SHORTLIST if not broken(slow_now) else 3 * _SHORTLIST]
+    best: tuple[float, Hypothesis, dict[str, np.ndarray]] | None = None
+    for first, hypothesis, changed, after in kept if slow.laws else ranked[:1]:
+        least = first
+        if best is not None and least >= best[0]:
+            break
+        whole = {**after, **slow_now, **slow.misfits(changed, hypothesis.changes)}
+        total = cost(whole) + hypothesis.cost
+        if best is None or total < best[0]:
+            best = (total, hypothesis, whole)
+    before = cost(now)
+    if best is None or before - best[0] < max(0.25, 0.3 * before):
+        return None
+    return best[1], best[2], before - best[0]
+
+
+def _worst(now: Misfits) -> list[tuple[str, float]]:
+    return sorted(broken(now).items(), key=lambda item: -item[1])[:3]
+
+
+def _unexplained(view: View, now: Misfits) -> Finding:
+    name, value = _worst(now)[0]
+    law = now[name]
+    at = int(np.argmax(law))
+    joints = view.robot.joint_names
+    where = joints[at] if len(law) == len(joints) else f"value {at + 1}"
+    return fault(
+        "stream" if "as in training" in name else "physics",
+        name,
+        f"'{name}' does not hold, worst for {where}, and no single exchange of order, sign, unit, frame, time or gain explains it",
+        "look at this signal beside a log of the simulator",
+        weight=5.0,
+        numbers={f"misfit of '{n}'": v for n, v in _worst(now)},
+    )
+
+
+def _offsets(view: View) -> list[Finding]:
+    """One encoder that is off, of robots on legs, where nothing else is wrong."""
+    if not view.has("joint_pos", "gravity", "gyro", EXECUTED):
+        return []
+    found = encoder_offsets(view)
+    if found is None:
+        return []
+    offsets, shares = found
+    sure = np.where(np.abs(offsets) >= _OFFSET, shares, 0.0)
+    joint = int(np.argmax(sure))
+    if sure[joint] < _OFFSET_SHARE:
+        return []
+    name = view.robot.joint_names[joint]
+    return [
+        fault(
+            "physics",
+            "joint_pos",
+            f"joint {joint + 1} ({name}) is off by about {offsets[joint]:.2f} rad: legs and IMU agree when its encoder is moved by that",
+            "calibrate its zero again",
+            weight=10.0,
+            numbers={"offset_rad": float(offsets[joint]), "share of the misfit": float(shares[joint])},
+        )
+    ]
