@@ -1,4 +1,4 @@
-"""Recorded policies of holosoma, unitree_rl_gym, kinfer, efferent, rl_sar and motrix-deploy."""
+"""Recorded policies of holosoma, unitree_rl_gym, kinfer, efferent, rl_sar, motrix-deploy and bare networks."""
 
 import numpy as np
 from parity import DATA, Recorded, by_name
@@ -77,4 +77,15 @@ RECORDED = (
         "rl_sar", "rl_sar/trot/config.yaml", "rl_sar/trot/rows.npz", without(LIMITS, "effort_limit"), command=VELOCITY
     ),
     recorded("motrix", "motrix/walk.deploy", "motrix/walk.npz", JointFacts(velocity_limit=20.0)),
+    recorded(
+        "bare",
+        "bare/walk.toml",
+        "bare/walk.npz",
+        LIMITS,
+        period_s=0.025,
+        joint={
+            name: JointFacts(default_pos=rest, kp=20.0, kd=0.5)
+            for name, rest in (("hip", 0.2), ("knee", -0.5), ("ankle", 0.3))
+        },
+    ),
 )

@@ -22,6 +22,9 @@ def mlp(activation: torch.nn.Module) -> torch.nn.Sequential:
 class Normalised(torch.nn.Module):
     """In the form of rsl_rl's exporter: statistics in buffers, then the actor."""
 
+    _mean: torch.Tensor
+    _std: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("_mean", torch.linspace(-1, 1, WIDTH)[None])
@@ -49,6 +52,8 @@ class Estimator(torch.nn.Module):
 class Memory(torch.nn.Module):
     """In the form of legged_gym's exporter, for any memory; the state begins elsewhere than at 0."""
 
+    hidden_state: torch.Tensor
+
     def __init__(self, kind: str, layers: int) -> None:
         super().__init__()
         self.memory = getattr(torch.nn, kind)(WIDTH, 12, num_layers=layers)
@@ -64,6 +69,8 @@ class Gru(Memory):
 
 
 class Lstm(Memory):
+    cell_state: torch.Tensor
+
     def __init__(self, kind: str, layers: int) -> None:
         super().__init__(kind, layers)
         self.register_buffer("cell_state", torch.zeros(layers, 1, 12))
@@ -124,7 +131,7 @@ def test_a_translated_network_computes_what_torch_computes(name: str, traced: bo
         given = {key: found[key.replace("state.", "next.")] for key in given}
         with torch.no_grad():
             expected = module(torch.from_numpy(seen)).numpy()
-        np.testing.assert_allclose(found["action"], expected, atol=2e-6)
+        np.testing.assert_allclose(np.asarray(found["action"]), expected, atol=2e-6)
 
 
 def test_memories_are_states_of_the_network(tmp_path: Path) -> None:

@@ -45,5 +45,5 @@ def test_a_clock_is_right_after_an_hour(frequency: float) -> None:
     assert ticks_of_cycle is not None
     given["state.clock"][:] = ticks % ticks_of_cycle[0]
     for tick in range(ticks, ticks + 20):
-        seen, given["state.clock"] = session.run(["observation", "next.clock"], given)
+        seen, given["state.clock"] = (np.asarray(v) for v in session.run(["observation", "next.clock"], given))
         assert seen[0, 0] == pytest.approx(np.sin(2 * np.pi * (0.25 + tick * 0.02 * frequency)), abs=2e-6)
