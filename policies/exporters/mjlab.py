@@ -55,16 +55,22 @@ def _piece(index: int, term: ObservationTerm, contract: Contract) -> Piece:
     if term.name == "command" and contract.need_command().signal not in _COMMANDS:
         raise ExportFailed(f"mjlab has no command {contract.need_command().signal!r}; known: {', '.join(_COMMANDS)}")
     values = tuple(range(sample_width(term, contract)))
-    return Piece(name=_NAMES[term.name], term=index, values=values, history=max(term.lags) + 1, scaled=True)
+    scaled = all(len(set(ends)) == 1 for ends in _ends(index, contract))  # mjlab clips all values of a term alike
+    return Piece(name=_NAMES[term.name], term=index, values=values, history=max(term.lags) + 1, scaled=scaled)
+
+
+def _ends(index: int, contract: Contract) -> tuple[list[float], list[float]]:
+    """Lowest and highest raw values of a term, before it is scaled."""
+    seen, terms = observation_plan(contract), contract.observation
+    start = sum(sample_width(term, contract) for term in terms[:index])
+    own = slice(start, start + sample_width(terms[index], contract))
+    return seen.lower[own].tolist(), seen.upper[own].tolist()
 
 
 def _properties(contract: Contract, pieces: Sequence[Piece], run: str) -> dict[str, str]:
     joints, rule = contract.joints, position_action(contract)
-    clips, seen = list[Sequence[float]](), observation_plan(contract)
-    start = 0
-    for piece in pieces:
-        clips.append((float(seen.lower[start]), float(seen.upper[start])))
-        start += len(piece.values)
+    open_ends = (-math.inf, math.inf)
+    clips = [tuple(ends[0] for ends in _ends(p.term, contract)) if p.scaled else open_ends for p in pieces]
     commands = [] if contract.command is None else [_COMMANDS[contract.command.signal]]
     lists: dict[str, Sequence[str | float | Sequence[float]]] = {
         "joint_names": contract.joint_names,
@@ -73,7 +79,9 @@ def _properties(contract: Contract, pieces: Sequence[Piece], run: str) -> dict[s
         "default_joint_pos": [joint.default_pos for joint in joints],
         "command_names": commands,
         "observation_names": [piece.name for piece in pieces],
-        "observation_terms_scale": [contract.observation[piece.term].scale for piece in pieces],
+        "observation_terms_scale": [
+            contract.observation[piece.term].scale if piece.scaled else 1.0 for piece in pieces
+        ],
         "observation_terms_flatten_history_dim": ["True" for _ in pieces],
         "observation_terms_history_length": [piece.history if piece.history > 1 else 0 for piece in pieces],
         "observation_terms_clip": clips,

@@ -82,6 +82,18 @@ def test_histories_in_any_order_go_to_mjlab(layout: str, tmp_path: Path) -> None
     assert_the_same(imported, there_and_back(imported, "mjlab", tmp_path, facts_of(imported)), signals)
 
 
+def test_clips_after_scales_that_differ_go_to_mjlab(tmp_path: Path) -> None:
+    """Of which its files cannot say every one: the network does then."""
+    imported, signals = imported_with(RL_SAR)
+    clipped = [replace(t, fill="first", clip=0.15, clip_scaled=True) for t in imported.contract.observation]
+    imported = replace(imported, contract=replace(imported.contract, observation=tuple(clipped)))
+    again = there_and_back(imported, "mjlab", tmp_path, facts_of(imported))
+    by_name = {term.name: term for term in again.contract.observation}
+    assert by_name["command"].clip is None
+    assert by_name["gyro"].clip == (-0.6, 0.6)  # 0.15 / 0.25
+    assert_the_same(imported, again, signals)
+
+
 def test_a_policy_of_mjlab_goes_back_to_mjlab(tmp_path: Path) -> None:
     imported, signals = imported_with(MJLAB)
     assert_the_same(imported, there_and_back(imported, "mjlab", tmp_path, facts_of(imported)), signals)
