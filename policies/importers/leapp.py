@@ -33,6 +33,7 @@ QUATERNIONS = ("root_quat_w", "root_link_quat_w")
 JOINT_KINDS = {"state/joint/position": "joint_pos", "state/joint/velocity": "joint_vel"}
 TARGET, KP, KD = "target/joint/position", "kp", "kd"
 VELOCITY = ["lin_vel_x", "lin_vel_y", "ang_vel_z"]
+NUMBERS = {"F32": "<f4", "I64": "<i8", "I32": "<i4", "BOOL": "?"}  # as safetensors names them
 VELOCITY_KIND = "command/body/velocity"
 
 
@@ -179,7 +180,7 @@ def _initial(pipeline: Mapping, file: Path, node: str) -> dict[str, np.ndarray]:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Every float32 tensor of a safetensors file: the length of a JSON header, the header, then plain numbers."""
+    """Every tensor of a safetensors file: the length of a JSON header, the header, then plain numbers."""
     data = read_bytes(path)
     try:
         (length,) = struct.unpack_from("<Q", data)
@@ -192,10 +193,10 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
             continue
         entry = header.mapping(key)
         shape, (start, stop) = tuple(int(n) for n in entry.numbers("shape")), entry.numbers("data_offsets")[:2]
-        part = body[int(start) : int(stop)]
-        if entry.text("dtype") != "F32" or len(part) != 4 * int(np.prod(shape)):
-            raise ImportFailed(f"{path}: {key!r} is not float32 of shape {shape}, or cut off")
-        values[key] = np.frombuffer(part, dtype="<f4").reshape(shape)
+        part, kind = body[int(start) : int(stop)], NUMBERS.get(entry.text("dtype"))
+        if kind is None or len(part) != np.dtype(kind).itemsize * int(np.prod(shape)):
+            raise ImportFailed(f"{path}: {key!r} is not {', '.join(NUMBERS)} of shape {shape}, or cut off")
+        values[key] = np.frombuffer(part, dtype=kind).reshape(shape)
     return values
 
 

@@ -11,6 +11,9 @@ from isthmus.hardware.errors import IsthmusError
 from ..onnx_nodes import NodeList, prepared, tensor
 from .common import ImportFailed
 
+# Counters and flags are kept as float32, which counts whole numbers up to 2^24.
+STATES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
+
 
 def plain_network(
     model: onnx.ModelProto,
@@ -43,7 +46,8 @@ def plain_network(
     inputs = {value.name: value for value in model.graph.input}
     if sorted(inputs) != sorted((*seen, *memory)):
         raise ImportFailed(f"{source}: inputs {sorted(inputs)}; expected {[*seen, *memory]}")
-    shapes = {name: shape(inputs[name], source) for name in (*seen, *memory)}
+    shapes = {name: shape(inputs[name], source) for name in seen}
+    shapes |= {name: shape(inputs[name], source, STATES) for name in memory}
     widths = {name: int(np.prod(dims)) for name, dims in shapes.items()}
     nodes, total = NodeList("import"), sum(widths[name] for name in seen)
     start = 0
@@ -53,12 +57,13 @@ def plain_network(
         start += widths[name]
     for name in memory:
         row = nodes.shifted(_row(name), _flat(initial, name, widths))
+        row = nodes.add("Cast", row, to=inputs[name].type.tensor_type.elem_type)
         _shaped(nodes, row, name, shapes[name])
     nodes.nodes += model.graph.node
     count = output_width(model, action, source)
     _shaped(nodes, action, _row(action), (1, count))
     for name, following in memory.items():
-        _shaped(nodes, following, f"{following}/flat", (1, widths[name]))
+        _shaped(nodes, nodes.add("Cast", following, to=TensorProto.FLOAT), f"{following}/flat", (1, widths[name]))
         nodes.add("Add", f"{following}/flat", nodes.row(-_flat(initial, name, widths)), name=_row(following))
     graph = helper.make_graph(
         nodes.nodes,
@@ -141,14 +146,17 @@ def rebuilt(model: onnx.ModelProto, graph: onnx.GraphProto, source: str) -> onnx
     return new
 
 
-def shape(value: onnx.ValueInfoProto, source: str) -> tuple[int, ...]:
-    """A tensor's shape, float32, one row: an open first dimension counts as 1; other open ones are refused."""
+def shape(value: onnx.ValueInfoProto, source: str, kinds: tuple[int, ...] = (TensorProto.FLOAT,)) -> tuple[int, ...]:
+    """A tensor's shape, of one of the element types, one row: an open first dimension counts as 1; other open ones are refused."""
     kind, dims = value.type.tensor_type, value.type.tensor_type.shape.dim
     sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in dims]
     if sizes and sizes[0] == -1:
         sizes[0] = 1
-    if kind.elem_type != TensorProto.FLOAT or not sizes or min(sizes) < 1:
-        raise ImportFailed(f"{source}: {value.name!r} must be float32 of known size, got shape {sizes}")
+    if kind.elem_type not in kinds or not sizes or min(sizes) < 1:
+        names = [TensorProto.DataType.Name(known) for known in (kind.elem_type, *kinds)]
+        raise ImportFailed(
+            f"{source}: {value.name!r} is {names[0]} of shape {sizes}; expected {names[1:]} of known size"
+        )
     return tuple(sizes)
 
 

@@ -85,8 +85,8 @@ def test_the_list_of_what_is_missing_names_keys_of_the_file(tmp_path: Path) -> N
     with pytest.raises(ImportFailed) as error:
         IMPORTERS["mjlab"].load(TRACKING.path, read_facts(written(tmp_path, without)))
     assert "facts.toml" in str(error.value)
-    assert "\n  period_s: s, control period" in str(error.value)
-    assert "\n  joint.<name>.upper: rad, limit of the joint; of left_hip_joint, " in str(error.value)
+    assert " period_s: s, control period" in str(error.value)
+    assert " joint.<name>.upper: rad, limit of the joint; of left_hip_joint, " in str(error.value)
 
 
 @pytest.mark.parametrize("line", ["rate = 50.0", "period_s = 'fast'", "joint = 3", "[joint.a]\nmass = 1.0"])

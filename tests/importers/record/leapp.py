@@ -1,101 +1,169 @@
-"""How tests/importers/data/leapp was made: leapp 0.7.2, safetensors, torch 2.13.0, onnxruntime 1.31.1.
+"""How tests/importers/data/leapp was made: isaaclab 3.0.0, leapp 0.7.2, torch 2.13.0, onnxruntime 1.31.1.
 
-A policy annotated as Isaac Lab 3.0's exporter annotates a velocity task (isaaclab/utils/leapp/export_annotator.py and proxy.py: names of
-inputs, kinds, connections, states, gains as static outputs), traced and exported by LEAPP, and run by LEAPP's own InferenceManager.
+Isaac Lab's own ExportPatcher around its observation manager, observation terms and action manager annotates a velocity task; LEAPP
+traces, exports and runs it (its InferenceManager). The simulator's packages are empty stand-ins, and the robot is the signals that are
+recorded.
 
-    pip install --no-deps leapp==0.7.2 safetensors fast-sugiyama
-    python -P tests/importers/record/leapp.py
+    pip install --no-deps --no-binary :none: isaaclab==3.0.0 leapp==0.7.2 safetensors fast-sugiyama prettytable warp-lang
+    python -P tests/importers/record/leapp.py <site-packages>
 """
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
-from leapp import (
-    GraphConfigs,
-    InferenceManager,
-    InputKindEnum,
-    OutputKindEnum,
-    TensorSemantics,
-    annotate,
-    compile_graph,
-    start,
-    stop,
-)
+
+sys.path.append(str(Path(__file__).parent))  # last: files beside this one are named as packages
+
+from stand_ins import Finder
+
+sys.meta_path.insert(0, Finder())
+sys.path.insert(0, sys.argv[1])
+
+import warp as wp  # noqa: E402
+from isaaclab.actuators import IdealPDActuator  # noqa: E402
+from isaaclab.assets.articulation.base_articulation import BaseArticulation  # noqa: E402
+from isaaclab.assets.articulation.base_articulation_data import BaseArticulationData  # noqa: E402
+from isaaclab.envs.mdp import observations as mdp  # noqa: E402
+from isaaclab.envs.mdp.actions import JointPositionActionCfg  # noqa: E402
+from isaaclab.managers import ActionManager, ObservationGroupCfg, ObservationManager  # noqa: E402
+from isaaclab.managers import ObservationTermCfg as Term  # noqa: E402
+from isaaclab.utils import configclass  # noqa: E402
+from isaaclab.utils.leapp.export_annotator import ExportPatcher  # noqa: E402
+from isaaclab.utils.string import resolve_matching_names  # noqa: E402
+from isaaclab.utils.warp import ProxyArray  # noqa: E402
+from leapp import GraphConfigs, InferenceManager, compile_graph, start, stop  # noqa: E402
 
 OUT = Path(__file__).parents[1] / "data" / "leapp"
 ROWS, HISTORY = 125, 3
 NAMES = [f"{leg}_{part}_joint" for part in ("hip", "thigh", "calf") for leg in ("FL", "FR", "RL", "RR")]
-TASK = "Isaac-Velocity-Flat-Go2-v0"
+TASK = "Isaac-Velocity-Flat-Go2"
 ORDER = ("root_ang_vel_b", "root_quat_w", "base_velocity", "joint_pos", "joint_vel")
-GAINS = ((25.0, "kp", "stiffness"), (0.5, "kd", "damping"))
+POSE = [0.1, -0.1, 0.1, -0.1, 0.8, 0.8, 1.0, 1.0, -1.5, -1.5, -1.5, -1.5]
 
 
-def state(name: str, ref: torch.Tensor, kind: InputKindEnum, elements: list[str]) -> TensorSemantics:
-    """proxy.py: `robot_<property>`, connection `state:robot:<property>`."""
-    link = {"isaaclab_connection": f"state:robot:{name}"}
-    return TensorSemantics(name=f"robot_{name}", ref=ref, kind=kind, element_names=[elements], extra=link)
+def array(value: torch.Tensor) -> ProxyArray:
+    return ProxyArray(wp.from_torch(value.contiguous()))
 
 
-def gravity(quat: torch.Tensor) -> torch.Tensor:
-    """export_annotator.py, _wrap_projected_gravity: of a quaternion xyzw."""
-    down = torch.zeros((*quat.shape[:-1], 3))
-    down[..., 2] = -1.0
-    xyz, w = quat[..., :3], quat[..., 3:4]
-    t = torch.cross(xyz, down, dim=-1) * 2.0
-    return down - w * t + torch.cross(xyz, t, dim=-1)
+class Data(BaseArticulationData):
+    """State as observation terms read it; the meaning of each property stands in the class above."""
+
+    def __init__(self, now: dict[str, torch.Tensor]) -> None:
+        self._now, self.joint_names = now, NAMES
+
+    joint_pos = property(lambda self: array(self._now["joint_pos"]))
+    joint_vel = property(lambda self: array(self._now["joint_vel"]))
+    root_ang_vel_b = property(lambda self: array(self._now["root_ang_vel_b"]))
+    root_quat_w = property(lambda self: array(self._now["root_quat_w"]))
+    projected_gravity_b = property(lambda self: array(torch.tensor([[0.0, 0.0, -1.0]])))
+    default_joint_pos = property(lambda self: array(torch.tensor([POSE])))
+    default_joint_vel = property(lambda self: array(torch.zeros(1, 12)))
+    default_joint_stiffness = default_joint_damping = property(lambda self: array(torch.zeros(1, 12)))
 
 
-def trace() -> None:
+class Robot(BaseArticulation):
+    """The part of an articulation that managers and export touch."""
+
+    num_joints, joint_names, data, actuators = len(NAMES), NAMES, None, None
+
+    def __init__(self, now: dict[str, torch.Tensor]) -> None:
+        self.data = Data(now)
+        actuator = IdealPDActuator.__new__(IdealPDActuator)  # explicit: its gains are its own, the simulator's are 0
+        each = torch.arange(12)[None]
+        actuator.stiffness, actuator.damping = 25.0 + each / 2, 0.5 + each / 100
+        actuator._joint_indices = slice(None)
+        self.actuators = {"legs": actuator}
+
+    def __del__(self) -> None:
+        pass
+
+    def find_joints(self, patterns: object, preserve_order: bool = False, as_proxy: bool = False) -> tuple:
+        ids, names = resolve_matching_names(patterns, NAMES, preserve_order)
+        return (array(torch.tensor(ids, dtype=torch.int32)) if as_proxy else ids), names
+
+    def set_joint_position_target_index(
+        self, *, target: object, joint_ids: object = None, env_ids: object = None
+    ) -> None:
+        pass
+
+
+Data.__abstractmethods__ = Robot.__abstractmethods__ = frozenset()
+
+
+class Scene:
+    """Entities by name."""
+
+    def __init__(self, robot: Robot) -> None:
+        self.articulations, self.sensors = {"robot": robot}, {}
+
+    def __getitem__(self, name: str) -> Robot:
+        return self.articulations[name]
+
+    def keys(self) -> list[str]:
+        return list(self.articulations)
+
+
+@configclass
+class Policy(ObservationGroupCfg):
+    """Isaac Lab's velocity observation, with a history, scales and a clip."""
+
+    base_ang_vel = Term(func=mdp.base_ang_vel, scale=0.25, history_length=HISTORY)
+    projected_gravity = Term(func=mdp.projected_gravity)
+    velocity_commands = Term(func=mdp.generated_commands, params={"command_name": "base_velocity"})
+    joint_pos = Term(func=mdp.joint_pos_rel, clip=(-0.5, 0.6))
+    joint_vel = Term(func=mdp.joint_vel_rel, scale=0.05)
+    actions = Term(func=mdp.last_action)
+
+
+@configclass
+class Observations:
+    """Groups."""
+
+    policy: Policy = Policy()
+
+
+@configclass
+class Actions:
+    """Terms."""
+
+    joint_pos = JointPositionActionCfg(asset_name="robot", joint_names=[".*"], scale=0.25, use_default_offset=True)
+
+
+def environment() -> SimpleNamespace:
+    zeros = {"joint_pos": torch.tensor([POSE]), "joint_vel": torch.zeros(1, 12), "root_ang_vel_b": torch.zeros(1, 3)}
+    now = {**zeros, "root_quat_w": torch.tensor([[0.0, 0.0, 0.0, 1.0]]), "base_velocity": torch.zeros(1, 3)}
+    env = SimpleNamespace(num_envs=1, device="cpu", scene=Scene(Robot(now)), spec=SimpleNamespace(id=TASK))
+    env.sim = SimpleNamespace(is_playing=lambda: True)
+    # what UniformVelocityCommand says of itself (velocity_command.py:96-97)
+    said = SimpleNamespace(cmd_kind="command/body/velocity", element_names=["lin_vel_x", "lin_vel_y", "ang_vel_z"])
+    env.command_manager = SimpleNamespace(
+        get_command=lambda _: now["base_velocity"], get_term=lambda _: SimpleNamespace(cfg=said)
+    )
+    env.action_manager = ActionManager(Actions(), env)
+    env.observation_manager = ObservationManager(Observations(), env)
+    env.unwrapped = env
+    return env
+
+
+def export() -> None:
+    env = environment()
     torch.manual_seed(4)
-    default = torch.tensor([[0.1, -0.1, 0.1, -0.1, 0.8, 0.8, 1.0, 1.0, -1.5, -1.5, -1.5, -1.5]])
-    width = 3 * HISTORY + 3 + 3 + 36
-    net = torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.ELU(), torch.nn.Linear(16, 12))
-    axes = ["x", "y", "z"]
-    velocity = TensorSemantics(
-        name="base_velocity",
-        ref=torch.zeros(1, 3),
-        kind=InputKindEnum.COMMAND_BODY_VELOCITY,
-        element_names=[["lin_vel_x", "lin_vel_y", "ang_vel_z"]],
-        extra={"isaaclab_connection": "command:base_velocity"},
-    )
-    gyro = annotate.input_tensors(
-        TASK, state("root_ang_vel_b", torch.zeros(1, 3), InputKindEnum.BODY_ANGULAR_VELOCITY, axes)
-    )
-    past = annotate.state_tensors(TASK, {"h_policy_base_ang_vel": torch.full((HISTORY, 1, 3), 0.05)})
-    past = torch.cat([past[1:], gyro.unsqueeze(0) * 0.25], dim=0)
-    past = annotate.update_state(TASK, {"h_policy_base_ang_vel": past})
-    upright = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
-    quat = annotate.input_tensors(
-        TASK, state("root_quat_w", upright, InputKindEnum.BODY_ROTATION, ["qx", "qy", "qz", "qw"])
-    )
-    command = annotate.input_tensors(TASK, velocity)
-    pos = annotate.input_tensors(TASK, state("joint_pos", torch.zeros(1, 12), InputKindEnum.JOINT_POSITION, NAMES))
-    vel = annotate.input_tensors(TASK, state("joint_vel", torch.zeros(1, 12), InputKindEnum.JOINT_VELOCITY, NAMES))
-    last = annotate.state_tensors(TASK, {"last_action": torch.zeros(1, 12)})
-    history = past.permute(1, 0, 2).reshape(1, -1)
-    parts = [history, gravity(quat), command, pos - default, vel * 0.05, last]
-    action = net(torch.cat(parts, dim=-1))
-    target = action * 0.25 + default
-    annotate.update_state(TASK, {"last_action": action})
-    write = {"isaaclab_connection": "write:robot:set_joint_position_target_index"}
-    output = TensorSemantics(
-        name="joint_pos", ref=target, kind=OutputKindEnum.JOINT_POSITION, element_names=[NAMES], extra=write
-    )
-    gains = [
-        TensorSemantics(
-            name=f"joint_pos_{kind}_gains",
-            ref=torch.full((1, 12), value) + torch.arange(12) * value / 50,
-            kind=kind,
-            element_names=[NAMES],
-            extra={"isaaclab_connection": f"write:robot:write_joint_{long}_to_sim_index"},
-        )
-        for value, kind, long in GAINS
-    ]
-    annotate.output_tensors(TASK, [output], static_outputs=gains, export_with="onnx")
+    width = env.observation_manager.group_obs_dim["policy"][0]
+    net = torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.ELU(), torch.nn.Linear(16, 12)).requires_grad_(False)
+    ExportPatcher("onnx", {"policy"}).setup(SimpleNamespace(env=env))
+    start("go2", max_cached_io=2)
+    for _ in range(2):  # export_rsl_rl.py: two steps at least, so that LEAPP sees the states change
+        observation = env.observation_manager.compute(update_history=True)["policy"]
+        env.action_manager.process_action(net(observation))
+        env.action_manager.apply_action()
+    stop()
+    compile_graph(visualize=False, graph_configs=GraphConfigs(frequency=1.0 / (0.005 * 4)))
 
 
 def signals() -> dict[str, np.ndarray]:
@@ -106,7 +174,7 @@ def signals() -> dict[str, np.ndarray]:
     given = {
         "root_ang_vel_b": random.normal(0, 0.5, (ROWS, 3)),
         "root_quat_w": quat / np.linalg.norm(quat, axis=1, keepdims=True),  # xyzw
-        "joint_pos": np.linspace(0.3, -1.4, 12) + 0.5 * np.sin(waves),
+        "joint_pos": np.array(POSE) + 0.7 * np.sin(waves),
         "joint_vel": 4.0 * np.cos(waves),
         "base_velocity": np.concatenate([np.sin(t), np.cos(2 * t), -np.sin(3 * t)], axis=1),
     }
@@ -115,13 +183,9 @@ def signals() -> dict[str, np.ndarray]:
 
 def main() -> None:
     os.chdir(tempfile.mkdtemp())
-    start(name="go2")
-    trace()
-    stop()
-    compile_graph(visualize=False, graph_configs=GraphConfigs(frequency=50.0))
-    made = Path("go2")
+    export()
     shutil.rmtree(OUT, ignore_errors=True)
-    shutil.copytree(made, OUT, ignore=shutil.ignore_patterns("*.log", "*.png", "*.txt"))
+    shutil.copytree("go2", OUT, ignore=shutil.ignore_patterns("*.log", "*.png", "*.txt"))
     manager = InferenceManager(str(next(OUT.glob("*.yaml"))))
     given, found = signals(), {}
     for row in range(ROWS):
