@@ -34,6 +34,7 @@ from .commands.tasks import Tasks
 from .commands.train import Train
 from .commands.virtual import Virtual
 
+LIST_ITEM = "\n  - "  # begins each item of a list in an error
 DESCRIPTION = "From simulated training to a real robot, and back through human corrections."
 
 Bench = (
@@ -132,9 +133,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _fail(text: str, *, code: int = 2) -> int:
     """Say it, in as few lines as it needs: other libraries break theirs anywhere, a list keeps one line for each."""
-    first, *listed = text.split("\n  ")
-    print(
-        "\n  ".join([f"isthmus: {' '.join(first.split())}", *(" ".join(line.split()) for line in listed)]),
-        file=sys.stderr,
-    )
+    items = [" ".join(item.split()) for item in text.split(LIST_ITEM)]
+    print(f"isthmus: {LIST_ITEM.join(items)}", file=sys.stderr)
     return code

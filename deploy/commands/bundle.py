@@ -75,16 +75,16 @@ class BundleVerify:
 class BundleDiff:
     """Say in which values two bundles differ; ends with 1 if they do."""
 
-    first: Annotated[Path, Positional, arg(metavar="BUNDLE")]
-    """A bundle."""
-    second: Annotated[Path, Positional, arg(metavar="OTHER")]
-    """Another."""
+    bundle: Given
+    """An .onnx bundle."""
+    other: Annotated[Path, Positional, arg(metavar="OTHER")]
+    """The .onnx bundle that it is compared with."""
 
     def run(self) -> int:
         """Compare manifests value by value, weights as a whole."""
         from isthmus.policies.bundle import load_bundle
 
-        first, second = load_bundle(self.first), load_bundle(self.second)
+        first, second = load_bundle(self.bundle), load_bundle(self.other)
         found = list(differences(first, second))
         for line in found or ["the two say and compute the same"]:
             print(line)

@@ -31,9 +31,10 @@ class Import:
 
     def run(self) -> int:
         """Read, merge, replay, describe."""
-        from isthmus.deploy.commands.bundle import summary
         from isthmus.policies.importers.common import Facts, read_facts, robot_facts
         from isthmus.policies.importers.imported_bundle import write_imported
+
+        from .bundle import summary
 
         if self.out is not None:
             check_output("--out", self.out)

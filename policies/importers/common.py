@@ -142,7 +142,7 @@ class Missing:
     def check(self) -> None:
         """Raise ImportFailed naming everything that is missing."""
         if self._lines:
-            lines = "".join(f"\n  {key}: {what}" for key, what in _by_field(self._lines).items())
+            lines = "".join(f"\n  - {key}: {what}" for key, what in _by_field(self._lines).items())
             raise ImportFailed(
                 f"{self._path}: what neither the format nor {self._facts.source} says, to be written into a TOML file for --facts:{lines}"
             )

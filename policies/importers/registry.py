@@ -27,7 +27,7 @@ def find_importer(path: Path) -> Importer:
     """The importer of a file or directory; raises ImportFailed where there is none, or more than one."""
     found = [importer for importer in IMPORTERS.values() if importer.recognises(path)]
     if len(found) != 1:
-        known = "".join(f"\n  {importer.name}: {importer.description}" for importer in IMPORTERS.values())
+        known = "".join(f"\n  - {importer.name}: {importer.description}" for importer in IMPORTERS.values())
         names = [importer.name for importer in found]
         raise ImportFailed(f"{path}: read by {names or 'no importer'}; name one of these:{known}")
     return found[0]

@@ -33,7 +33,7 @@ def test_what_a_format_lacks_is_listed_a_line_each(capsys):
     assert isthmus("import", DATA / "holosoma" / "walk" / "policy.onnx") == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("isthmus: ") and "--facts" in said[0]
-    assert any(line.startswith("  latency_s: ") for line in said)
+    assert any(line.startswith("  - latency_s: ") for line in said)
 
 
 def test_a_policy_of_another_tool_becomes_a_bundle_that_loads(facts, tmp_path, capsys):
@@ -69,7 +69,7 @@ def test_files_of_nobody_and_unknown_formats_are_refused_with_the_list(tmp_path,
     (tmp_path / "policy.onnx").write_bytes(b"nothing")
     assert isthmus("import", tmp_path / "policy.onnx") == 2
     said = capsys.readouterr().err
-    assert all(f"\n  {name}: " in said for name in IMPORTERS)
+    assert all(f"\n  - {name}: " in said for name in IMPORTERS)
     assert isthmus("import", tmp_path / "nowhere") == 2
     assert "no such file" in capsys.readouterr().err
     assert isthmus("import", tmp_path / "policy.onnx", "--format", "vhs") == 2
