@@ -6,7 +6,7 @@ and stands nowhere, so the user gives it. Observation terms are those of `isaacl
 
 import re
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, history
@@ -29,7 +29,11 @@ TERMS = {
 OF_JOINTS = ("joint_pos", "joint_pos_abs", "joint_vel")
 MODULES = ("isaaclab.envs.mdp", "omni.isaac.lab.envs.mdp")
 GROUP = "policy"
-GROUP_OPTIONS = ("concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim")
+LIMITS = (("actuator_", ""), ("", ""), ("", "_sim"))  # around the name of a limit, from 3.0 on and before
+GROUP_OPTIONS = (
+    *("concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim"),
+    "history_order",
+)
 COMMAND = "command.velocity"
 ENDLESS = re.compile(r"[+*}?]\)[+*{]")  # such as (a+)+, whose search grows with the power of a name's length
 OPEN = 3.0e38  # rad, about the largest float32: no end
@@ -53,7 +57,7 @@ def load(path: Path, facts: Facts) -> Imported:
     robot = env.mapping("scene").mapping("robot")
     joints, sources = build_joints(names, _given(robot, names), facts, missing)
     _check_rest(robot)
-    command = _commanded(env)
+    command, group = _commanded(env), env.mapping("observations").mapping(GROUP)
     action = _action(env.mapping("actions"), names, tuple(joint.default_pos for joint in joints), clip)
     contract = Contract(
         schema=SCHEMA,
@@ -61,7 +65,8 @@ def load(path: Path, facts: Facts) -> Imported:
         robot=missing.ask(facts.robot, "robot", "the robot's name", "?"),
         joints=joints,
         period_ns=period_ns(env.mapping("sim").number("dt") * env.whole("decimation"), env.where("decimation")),
-        observation=_observation(env.mapping("observations").mapping(GROUP), names),
+        observation=_observation(group, names),
+        layout=_layout(group),
         action=action,
         command=None if command is None else _command(env.mapping("commands").mapping(command)),
         chain=None,
@@ -72,7 +77,7 @@ def load(path: Path, facts: Facts) -> Imported:
     missing.check()
     file = config.parent.parent / "exported" / "policy.onnx"
     network, memory = recurrent_network(read_onnx(file), str(file))
-    return Imported(contract=contract, network=network, memory=memory, sources=sources)
+    return Imported(contract=contract, network=network, memory=memory, sources=sources, notes=_notes(group))
 
 
 def _action_clip(agent: Path, facts: Facts, missing: Missing) -> float | None:
@@ -92,8 +97,8 @@ def _given(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers]:
     for field, keys in (
         ("kp", ("stiffness",)),
         ("kd", ("damping",)),
-        ("effort_limit", ("effort_limit", "effort_limit_sim")),
-        ("velocity_limit", ("velocity_limit", "velocity_limit_sim")),
+        ("effort_limit", tuple(f"{prefix}effort_limit{suffix}" for prefix, suffix in LIMITS)),
+        ("velocity_limit", tuple(f"{prefix}velocity_limit{suffix}" for prefix, suffix in LIMITS)),
     ):
         found = _of_actuators(groups, keys, names)
         if found is not None:
@@ -235,8 +240,28 @@ def _observation(group: Mapping, names: tuple[str, ...]) -> tuple[ObservationTer
     if "flatten_history_dim" in group and not group.flag("flatten_history_dim"):
         raise ImportFailed(f"{group.source}: flatten_history_dim is false; only one vector can be imported")
     common = group.whole("history_length") if "history_length" in group else None
-    keys = [key for key in group.names() if key not in GROUP_OPTIONS and key in group]
-    return tuple(_term(group.mapping(key), names, common) for key in keys)
+    return tuple(_term(group.mapping(key), names, common) for key in _terms(group))
+
+
+def _layout(group: Mapping) -> Literal["term", "time"]:
+    """Order of a group's history; a term's own history is always in one piece."""
+    order = group.text("history_order") if "history_order" in group else "term"
+    if order not in ("term", "time"):
+        raise ImportFailed(f"{group.where('history_order')}: {order!r}; expected term or time")
+    together = "history_length" in group and group.whole("history_length") > 0
+    return "time" if order == "time" and together else "term"
+
+
+def _notes(group: Mapping) -> tuple[str, ...]:
+    """Delays of sensors that training simulated; on a robot they are its own."""
+    terms = [group.mapping(key) for key in _terms(group)]
+    late = [term.source for term in terms if "delay_max_lag" in term and term.number("delay_max_lag") > 0]
+    return tuple(f"{where}: training delayed this observation; the bundle does not" for where in late)
+
+
+def _terms(group: Mapping) -> list[str]:
+    """Names of the terms of a group."""
+    return [key for key in group.names() if key not in GROUP_OPTIONS and key in group]
 
 
 def _term(term: Mapping, names: tuple[str, ...], common: int | None) -> ObservationTerm:
@@ -300,7 +325,7 @@ def _term_joints(term: Mapping, name: str, names: tuple[str, ...]) -> tuple[str,
 def _commanded(env: Mapping) -> str | None:
     """Name of the command that the policy sees; None where it sees none."""
     group = env.mapping("observations").mapping(GROUP)
-    terms = [group.mapping(key) for key in group.names() if key not in GROUP_OPTIONS and key in group]
+    terms = [group.mapping(key) for key in _terms(group)]
     seen = [
         term.mapping("params").text("command_name") for term in terms if _name(term, "func") == "generated_commands"
     ]

@@ -126,6 +126,15 @@ BEYONDMIMIC = Recorded(
     target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
 )
 
+ISAACLAB3 = Recorded(
+    importer="isaaclab",
+    path=DATA / "isaaclab" / "v3",
+    facts=isaaclab("flat").facts,
+    rows=DATA / "isaaclab" / "v3" / "rows.npz",
+    signals=lambda rows, names: {**leapp_signals(rows, names), "gravity": rows["projected_gravity_b"]},
+    target=lambda rows, names: by_name(rows["target"], rows["joints"], names),
+)
+
 RECORDED = (
     unitree("walk", QUADRUPED_SDK),
     unitree("history", BIPED_SDK),
@@ -136,5 +145,6 @@ RECORDED = (
     BEYONDMIMIC,
     isaaclab("flat"),
     isaaclab("history"),
+    ISAACLAB3,
     LEAPP,
 )

@@ -316,3 +316,12 @@ def test_a_mimic_policy_needs_one_motion_of_plain_numbers_for_its_joints(tmp_pat
         load(MIMIC, path)
     with pytest.raises(ImportFailed, match=r" anchor: joints from the base"):
         load(MIMIC, MIMIC.path, anchor=None)
+
+
+def test_delays_of_training_are_told_and_orders_of_time_are_known(tmp_path: Path) -> None:
+    recorded = EVERY["isaaclab-v3-rows"]
+    imported = IMPORTERS["isaaclab"].load(recorded.path, recorded.facts)
+    assert [note.partition(": training delayed")[0].rpartition(": ")[2] for note in imported.notes] == ["joint_vel"]
+    assert imported.contract.layout == "time"
+    with pytest.raises(ImportFailed, match="expected term or time"):
+        load(recorded, edited(recorded, tmp_path, "params/env.yaml", "history_order: time", "history_order: newest"))
