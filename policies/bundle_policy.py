@@ -36,12 +36,12 @@ class BundlePolicy:
         self._target = target_output(contract)
         self._signals = {name: _row(contract.signal_width(name)) for name in contract.signals}
         self._states = [{s.name: _row(s.width) for s in bundle.manifest.states} for _ in range(2)]
-        names = (self._target, *PART_OUTPUTS)
         widths = {output.name: output.shape[1] for output in bundle.session.get_outputs()}
-        self._outputs = {name: _row(widths[name]) for name in names}
+        further = (name for name in widths if name.startswith("part."))
+        self._outputs = {name: _row(widths[name]) for name in (self._target, *PART_OUTPUTS, *further)}
         self._given = [(name, row[0]) for name, row in self._signals.items()]
         self._target_row, _, self._base, self._residual, self._gate_prob, self._gate = (
-            row[0] for row in self._outputs.values()
+            self._outputs[name][0] for name in (self._target, *PART_OUTPUTS)
         )
         self._bindings = [self._binding(*states) for states in (self._states, self._states[::-1])]
         self._turn = 0

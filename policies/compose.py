@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, inliner, numpy_helper
+from onnx import TensorProto, helper, inliner
 
 from isthmus.hardware.errors import IsthmusError
 
 from .bundle import target_output
-from .contract import Contract, JointIntegral
+from .contract import Contract, JointIntegral, PerJoint
 from .onnx_graph import PARTS, add_target
 from .onnx_nodes import NodeList
 from .plan import action_plan
@@ -27,7 +27,9 @@ class ComposeError(IsthmusError, ValueError):
     """Two graphs do not fit together."""
 
 
-def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
+def compose(
+    base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract, *, bound: PerJoint | None = None
+) -> onnx.ModelProto:
     """One graph of base, residual and gate.
 
     A residual, or a gate probability, that is not finite counts as residual 0, probability 0 and gate 0: the base continues.
@@ -35,7 +37,8 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
     Args:
         base: signals and `state.*` -> BASE_OUTPUTS and `next.*`; has no gate of its own.
         residual: RESIDUAL_INPUTS -> RESIDUAL_OUTPUTS, e.g. from `learning.residual.export_residual`.
-        contract: the base's; gives driven joints, increment rule and limits.
+        contract: the base's; gives driven joints, rule and limits.
+        bound: of the residual, either way, in action units, one for all driven joints or one each; None: what its network keeps by itself.
 
     Raises:
         ComposeError: a graph lacks a tensor or has one too many, shapes differ, opsets differ, or the result is not valid ONNX.
@@ -48,12 +51,12 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
     base_names = {name: f"base/{name}" for name in replaced}
     residual_names = {name: f"residual/{name}" for name in _value_names(residual.graph)}
     residual_names |= {"observation": "observation", "base_action": "base_action", "state.gate": "state.gate"}
-    rule = _rule(contract)
+    rule, guard = _rule(contract), _guard(contract, bound)
     graph = helper.make_graph(
         [
             *_renamed(base_nodes, base_names, "base"),
             *_renamed(residual.graph.node, residual_names, "residual"),
-            *_guard_nodes(),
+            *guard.nodes,
             *rule.nodes,
         ],
         "composed_policy",
@@ -62,7 +65,7 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
         [
             *_renamed_weights(base.graph.initializer, base_names, base_kept),
             *_renamed_weights(residual.graph.initializer, residual_names, set(residual_names)),
-            *_guard_constants(),
+            *guard.constants.values(),
             *rule.constants.values(),
         ],
     )
@@ -76,27 +79,24 @@ def compose(base: onnx.ModelProto, residual: onnx.ModelProto, contract: Contract
     return model
 
 
-def _guard_nodes() -> list[onnx.NodeProto]:
-    """Residual, probability and gate of 0 unless residual and probability are finite: x * 0 is 0 exactly for finite x, else NaN."""
-    return [
-        helper.make_node(
-            "Concat", ["residual/residual_action", "residual/gate_prob", "residual/gate"], ["guard/all"], axis=1
-        ),
-        helper.make_node("Mul", ["guard/all", "guard/zero"], ["guard/product"]),
-        helper.make_node("IsNaN", ["guard/product"], ["guard/is_nan"]),
-        helper.make_node("Cast", ["guard/is_nan"], ["guard/is_nan_float"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMax", ["guard/is_nan_float", "guard/axis"], ["guard/bad_float"], keepdims=1),
-        helper.make_node("Greater", ["guard/bad_float", "guard/zero"], ["guard/bad"]),
-        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/residual_action"], ["residual_action"]),
-        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/gate_prob"], ["gate_prob"]),
-        helper.make_node("Where", ["guard/bad", "guard/zero", "residual/gate"], ["gate"]),
-        helper.make_node("Identity", ["gate"], ["next.gate"]),
-    ]
-
-
-def _guard_constants() -> list[TensorProto]:
-    constants = {"zero": np.array(0.0, dtype=np.float32), "axis": np.array([1], dtype=np.int64)}
-    return [numpy_helper.from_array(value, f"guard/{name}") for name, value in constants.items()]
+def _guard(contract: Contract, bound: PerJoint | None) -> NodeList:
+    """Residual, probability and gate of 0 unless all are finite: x * 0 is 0 exactly for finite x, else NaN. Then the bound."""
+    nodes, count = NodeList("guard"), len(contract.action.joints)
+    zero, axis = nodes.constant(np.float32(0.0)), nodes.constant(np.array([1]))
+    parts = [f"residual/{name}" for name in RESIDUAL_OUTPUTS]
+    total = nodes.add("ReduceSum", nodes.add("Mul", nodes.concat(parts), zero), axis, keepdims=1)
+    bad = nodes.add("IsNaN", total)
+    residual = nodes.where(bad, zero, parts[0])
+    if bound is not None:
+        limit = np.broadcast_to(np.asarray(bound, dtype=np.float64), count)
+        if not (np.isfinite(limit).all() and (limit > 0).all()):
+            raise ComposeError(f"bound of the residual is {bound}; expected positive numbers")
+        residual = nodes.bounded(residual, -limit, limit)
+    nodes.add("Identity", residual, name=RESIDUAL_OUTPUTS[0])
+    for part, name in zip(parts[1:], RESIDUAL_OUTPUTS[1:], strict=True):
+        nodes.add("Where", bad, zero, part, name=name)
+    nodes.add("Identity", "gate", name="next.gate")
+    return nodes
 
 
 def _rule(contract: Contract) -> NodeList:
@@ -110,10 +110,10 @@ def _rule(contract: Contract) -> NodeList:
 
 def _check_action(contract: Contract) -> None:
     rule = contract.action
-    if isinstance(rule, JointIntegral) or rule.smoothing < 1.0 or rule.chunk > 1:
+    if isinstance(rule, JointIntegral) or rule.smoothing < 1.0:
         raise ComposeError(
-            f"a residual is not composed onto {rule.kind!r} with smoothing {rule.smoothing} and chunks of {rule.chunk}: what the base"
-            " remembers of its action would not be what was done; use a base without memory of that kind"
+            f"a residual is not composed onto {rule.kind!r} with smoothing {rule.smoothing}: what the base remembers of its action would"
+            " not be what was done; use a base without memory of that kind"
         )
 
 

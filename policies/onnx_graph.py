@@ -24,6 +24,7 @@ def policy_model(
     *,
     memory: Mapping[str, int] | None = None,
     reference: onnx.ModelProto | None = None,
+    parts: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
     """One graph of contract and network, as `bundle.py` keeps it.
 
@@ -35,13 +36,15 @@ def policy_model(
         reference: computes the contract's "reference.<what>" signals, its outputs beside `next.<name>`; its inputs are signals of the
             contract and `state.<name>`.
 
+        parts: width of each further output that the network has after those, "part.<what>"; they become outputs of the graph.
+
     Raises:
         GraphError: says which tensor does not fit.
         ContractError: the contract cannot be computed.
     """
     memory = {f"network.{name}": width for name, width in (memory or {}).items()}
     network = prepared(network)
-    _check_network(contract, network, memory)
+    _check_network(contract, network, memory, parts or {})
     nodes, widths = NodeList(), {**state_widths(contract), **memory}
     opsets = [opset_of(network)]
     if reference is not None:
@@ -54,13 +57,13 @@ def policy_model(
     observation, memories = observe(nodes, contract), tuple(memory)
     inner = [observation, *(f"state.{name}" for name in memories)]
     whole = "base_action" if contract.action.chunk == 1 else "chunk"
-    outer = [whole, *(f"next.{name}" for name in memories)]
+    outer = [whole, *(f"next.{name}" for name in memories), *(parts or {})]
     graph = network.graph
     ends = zip((*graph.input, *graph.output), (*inner, *outer), strict=True)
     embed(nodes, network, "network", {value.name: name for value, name in ends})
     act(nodes, contract, whole)
     _empty_parts(nodes, len(contract.action.joints))
-    return _model(contract, nodes, widths, max(opsets))
+    return _model(contract, nodes, widths, parts or {}, max(opsets))
 
 
 def observe(nodes: NodeList, contract: Contract) -> str:
@@ -216,24 +219,29 @@ def _empty_parts(nodes: NodeList, num_actions: int) -> None:
         nodes.add("Identity", nodes.constant(np.zeros((1, width))), name=name)
 
 
-def _model(contract: Contract, nodes: NodeList, widths: Mapping[str, int], opset: int) -> onnx.ModelProto:
+def _model(
+    contract: Contract, nodes: NodeList, widths: Mapping[str, int], parts: Mapping[str, int], opset: int
+) -> onnx.ModelProto:
     inputs = [tensor(name, contract.signal_width(name)) for name in contract.signals]
     inputs += [tensor(f"state.{name}", width) for name, width in widths.items()]
     count = len(contract.action.joints)
     outputs = [tensor(f"{contract.action.target}_next", contract.signal_width(contract.action.target))]
     outputs += [tensor(*part) for part in zip(PARTS, (observation_width(contract), count, count, 1, 1), strict=True)]
     outputs += [tensor(f"next.{name}", width) for name, width in widths.items()]
+    outputs += [tensor(name, width) for name, width in parts.items()]
     return nodes.model("policy", inputs, outputs, opset)
 
 
-def _check_network(contract: Contract, network: onnx.ModelProto, memory: Mapping[str, int]) -> None:
+def _check_network(
+    contract: Contract, network: onnx.ModelProto, memory: Mapping[str, int], parts: Mapping[str, int]
+) -> None:
     """Inputs and outputs in number, type and width."""
     actions = len(contract.action.joints) * contract.action.chunk
-    for what, values, first in (
-        ("input", network.graph.input, observation_width(contract)),
-        ("output", network.graph.output, actions),
+    for what, values, widths in (
+        ("input", network.graph.input, (observation_width(contract), *memory.values())),
+        ("output", network.graph.output, (actions, *memory.values(), *parts.values())),
     ):
-        wanted = [[1, width] for width in (first, *memory.values())]
+        wanted = [[1, width] for width in widths]
         found = [shape_of(value) for value in values]
         if found != wanted or any(v.type.tensor_type.elem_type != TensorProto.FLOAT for v in values):
             names = [value.name for value in values]

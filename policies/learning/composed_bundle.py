@@ -29,7 +29,7 @@ def export_composed_bundle(path: Path, base: Bundle, learned: LearnedResidual, p
         BundleError: the written file does not compute what torch does.
     """
     contract = base.manifest.contract
-    model = compose(onnx.load(str(base.path)), learned.export(), contract)
+    model = compose(onnx.load(str(base.path)), learned.export(), contract, bound=learned.alpha)
     manifest = replace(
         base.manifest,
         states=(*base.manifest.states, StateSpec(name="gate", width=1)),

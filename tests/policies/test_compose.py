@@ -8,7 +8,10 @@ import torch
 from onnx import numpy_helper
 
 from isthmus.policies.compose import RESIDUAL_OUTPUTS, ComposeError, compose
+from isthmus.policies.contract import JointPosition, observation_width
 from isthmus.policies.learning.residual import GatedResidual, GateNet, ResidualNet, export_residual, hysteresis
+from isthmus.policies.onnx_graph import policy_model
+from isthmus.policies.onnx_nodes import OPSET, NodeList, tensor
 
 ACTIONS, OBSERVATIONS = 5, 5 + 5 + 2 * 5 + 3
 
@@ -194,10 +197,10 @@ def test_the_gate_state_is_the_only_new_state_and_the_weights_of_the_base_are_un
     names = [value.name for value in base.graph.input]
     assert [value.name for value in model.graph.input] == [*names, "state.gate"]
     assert [v.name for v in model.graph.output] == [*(v.name for v in base.graph.output), "next.gate"]
-    weights = {tensor.name: numpy_helper.to_array(tensor).tobytes() for tensor in model.graph.initializer}
-    for tensor in base.graph.initializer:
-        if tensor.name in weights:
-            assert weights[tensor.name] == numpy_helper.to_array(tensor).tobytes()
+    weights = {w.name: numpy_helper.to_array(w).tobytes() for w in model.graph.initializer}
+    for weight in base.graph.initializer:
+        if weight.name in weights:
+            assert weights[weight.name] == numpy_helper.to_array(weight).tobytes()
     kept = {output: node for node in model.graph.node for output in node.output}
     shared = [
         node
@@ -256,3 +259,36 @@ def test_a_graph_without_the_parts_is_named(base, contract, exported):
         lacking.CopyFrom(exported)
         del lacking.graph.output[1]
         compose(base, lacking, contract)
+
+
+def test_a_bound_holds_whatever_the_residual_network_says_joint_by_joint(base, contract, exported, rows):
+    loud = edited(constant_gate(exported, 5.0), residual__alpha=50.0, residual__net__weights__2=3.0)
+    bound = (0.1, 0.2, 0.3, 0.4, 0.5)
+    together = run(compose(base, loud, contract, bound=bound), rows)
+    size = np.abs(together["residual_action"]).max(axis=0)
+    np.testing.assert_allclose(size, bound, rtol=1e-6)  # reached, and not passed
+    with pytest.raises(ComposeError, match="expected positive numbers"):
+        compose(base, loud, contract, bound=0.0)
+
+
+def test_a_residual_rides_on_a_base_that_gives_chunks_and_on_other_actions(rows, contract):
+    """Position targets, three at a time: the composed target is the base's of this tick plus the gated residual."""
+    chunked = replace(
+        contract, action=JointPosition(joints=contract.action.joints, scale=0.3, clip=1.0, chunk=3, limited=False)
+    )
+    width = observation_width(chunked)
+    weight = np.random.default_rng(0).normal(0, 0.3, (width, 3 * ACTIONS))
+    nodes = NodeList("made")
+    nodes.add("Gemm", "observation", nodes.constant(weight), nodes.row(np.zeros(3 * ACTIONS)), name="action")
+    network = nodes.model("base", [tensor("observation", width)], [tensor("action", 3 * ACTIONS)], OPSET)
+    plain = policy_model(chunked, network)
+    residual = export_residual(
+        GatedResidual(ResidualNet(width, ACTIONS, alpha=0.4), GateNet(width, ACTIONS)), width, ACTIONS
+    )
+    residual = edited(constant_gate(residual, 5.0), residual__net__biases__2=0.7)
+    alone, together = run(plain, rows), run(compose(plain, residual, chunked), rows)
+    np.testing.assert_array_equal(alone["base_action"], together["base_action"])
+    assert np.abs(np.diff(alone["base_action"], axis=0)).max() > 0.01
+    whole = np.clip(np.clip(alone["base_action"], -1, 1) + together["residual_action"], -1, 1)
+    default = np.array([joint.default_pos for joint in chunked.joints])[:ACTIONS]
+    np.testing.assert_allclose(together["joint_target_next"][:, :ACTIONS], default + 0.3 * whole, atol=1e-5)
