@@ -60,8 +60,8 @@ Bundles = (
     | Annotated[BundleSign, subcommand("sign", prefix_name=False)]
 )
 
-BENCH_NAMES, EXPORT_NAMES = (
-    tuple(get_args(annotated)[1].name for annotated in get_args(group)) for group in (Bench, Exports)
+BENCH_NAMES, EXPORT_NAMES, BUNDLE_NAMES = (
+    tuple(get_args(annotated)[1].name for annotated in get_args(group)) for group in (Bench, Exports, Bundles)
 )
 
 Command = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.deploy.cli import BENCH_NAMES, COMMAND_NAMES, EXPORT_NAMES
+from isthmus.deploy.cli import BENCH_NAMES, BUNDLE_NAMES, COMMAND_NAMES, EXPORT_NAMES
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("hardware", "sim", "policies", "calibration", "deploy")
@@ -74,7 +74,8 @@ def test_a_command_in_the_documents_exists_with_its_options(line: str) -> None:
         assert words[0] in COMMAND_NAMES, f"{line}: no such command"
         inner = words[1:2] if words[0] == "bench" and words[1:2] != options[:1] else []
         assert not inner or inner[0] in BENCH_NAMES, f"{line}: no such bench"
-        inner = words[1:2] if words[0] == "export" and words[1:2] in ([name] for name in EXPORT_NAMES) else inner
+        further = {"export": EXPORT_NAMES, "bundle": BUNDLE_NAMES}.get(words[0], ())
+        inner = words[1:2] if words[1:2] in ([name] for name in further) else inner
         text = _help(words[0], *inner)
     assert not [option for option in options if option not in text], f"{line}: not in its --help"
 
