@@ -24,6 +24,8 @@ from .contract import (
 from .observation_terms import OBSERVATION_TERMS, TermSpec
 
 LONGEST_LAG = 1000  # ticks; a graph keeps every sample from then to now
+WIDEST_SIGNAL = 10_000  # values of an own signal
+LONGEST_CHUNK = 1000  # actions
 
 
 def check_contract(contract: Contract) -> None:
@@ -76,8 +78,10 @@ def _check_action(action: Action) -> None:
     _check_ends("action.clip_low, action.clip", action.clip_low, action.clip, driven)
     if not 0.0 < action.smoothing <= 1.0:
         raise ContractError(f"contract: action.smoothing must be above 0 and at most 1, got {action.smoothing}")
-    if not isinstance(action.chunk, int) or action.chunk < 1:
-        raise ContractError(f"contract: action.chunk must be a whole number of actions, 1 at least, got {action.chunk}")
+    if not isinstance(action.chunk, int) or not 1 <= action.chunk <= LONGEST_CHUNK:
+        raise ContractError(
+            f"contract: action.chunk must be a whole number of actions, 1 .. {LONGEST_CHUNK}, got {action.chunk}"
+        )
     if isinstance(action, (JointPosition, JointIntegral)) and action.offset is not None:
         _check_each("action.offset", action.offset, driven)
     if isinstance(action, JointPosition):
@@ -178,8 +182,10 @@ def _check_own_signals(own: tuple[OwnSignal, ...]) -> None:
             )
         if unknown := [name for name in spec.needs if name not in known]:
             raise ContractError(f"contract: own signal {spec.name!r} needs {unknown}; known: {', '.join(known)}")
-        if not isinstance(spec.width, int) or spec.width < 1:
-            raise ContractError(f"contract: own signal {spec.name!r}: width must be 1 at least, got {spec.width}")
+        if not isinstance(spec.width, int) or not 1 <= spec.width <= WIDEST_SIGNAL:
+            raise ContractError(
+                f"contract: own signal {spec.name!r}: width must be 1 .. {WIDEST_SIGNAL}, got {spec.width}"
+            )
 
 
 def _check_command(contract: Contract) -> None:

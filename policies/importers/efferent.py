@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from ..contract import SCHEMA, CommandSpec, Contract, JointPosition, ObservationTerm, OwnSignal, PhaseClock
+from ..contract_checks import LONGEST_LAG
 from ..onnx_nodes import NodeList, embed, opset_of, tensor
 from .common import (
     Facts,
@@ -170,8 +171,8 @@ def _per_joint(data: Mapping, key: str, names: tuple[str, ...]) -> tuple[float, 
 def _term(term: Mapping, joints: int) -> tuple[ObservationTerm, ...]:
     name = term.text("term")
     samples = term.whole("history") if "history" in term else 1
-    if samples < 1:
-        raise ImportFailed(f"{term.where('history')}: {samples}; expected 1 at least")
+    if not 1 <= samples <= LONGEST_LAG + 1:
+        raise ImportFailed(f"{term.where('history')}: {samples}; expected 1 .. {LONGEST_LAG + 1}")
     lags = tuple(range(samples))
     scale = _scale(term)
     if name == "phase":
@@ -199,11 +200,12 @@ def _command_names(terms: list[Mapping]) -> tuple[str, ...] | None:
 
 
 def _period(control: Mapping, facts: Facts, missing: Missing) -> int:
-    said = (
-        Numbers(values=(1.0 / control.number("rate_hz"),), source=control.where("rate_hz"))
-        if "rate_hz" in control
-        else None
-    )
+    said = None
+    if "rate_hz" in control:
+        rate = control.number("rate_hz")
+        if not rate > 0:
+            raise ImportFailed(f"{control.where('rate_hz')}: {rate}; expected a positive number")
+        said = Numbers(values=(1.0 / rate,), source=control.where("rate_hz"))
     own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
     best = agree("period_s", said, own)
     return period_ns(missing.ask(best and best.values[0], "period_s", "s, between two actions", 0.02), control.source)

@@ -22,6 +22,7 @@ from ..contract import (
     PhaseClock,
     history,
 )
+from ..contract_checks import LONGEST_LAG
 from .common import (
     Facts,
     Imported,
@@ -83,7 +84,8 @@ def load(path: Path, facts: Facts) -> Imported:
         )
     names = data.texts("dof_names")
     missing = Missing(path, facts)
-    config, given, robot = _config(data, names, path)
+    config, given = _config(data, names, path)
+    _check_rates(config, path)
     given |= {key: Numbers(values=data.numbers(key), source=data.where(key)) for key in ("kp", "kd") if key in data}
     joints, sources = build_joints(names, given, facts, missing)
     period = Numbers(values=(1.0 / config.rl_rate,), source=f"{path}: rl_rate")
@@ -91,7 +93,7 @@ def load(path: Path, facts: Facts) -> Imported:
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or path.stem,
-        robot=missing.ask(facts.robot or robot, "robot", "name of the robot", ""),
+        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
         joints=joints,
         period_ns=period_ns((agree("period_s", period, own) or period).values[0], period.source),
         observation=_observation(config, path),
@@ -118,8 +120,8 @@ def _properties(model: onnx.ModelProto, path: Path) -> Mapping:
     return Mapping(data=data, source=str(path))  # pyright: ignore[reportArgumentType]
 
 
-def _config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[HolosomaConfig, dict[str, Numbers], str | None]:
-    """What the observation is made of, numbers of the joints, and the robot's name."""
+def _config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[HolosomaConfig, dict[str, Numbers]]:
+    """What the observation is made of, and numbers of the joints."""
     beside = path.parent / "holosoma.toml"
     given, trained = dict[str, Numbers](), None
     if "experiment_config" in data:
@@ -131,7 +133,7 @@ def _config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[Holosoma
                 f"{path}: the file does not say what the observation is made of; write {beside.name} beside it with terms, obs_scales, "
                 "policy_action_scale, rl_rate, history_length, gait_period and default_dof_angles of the holosoma-inference configuration"
             )
-        return _trained(trained, names), given, None
+        return _trained(trained), given
     try:
         config = read_toml(beside, HolosomaConfig)
     except FormatError as error:
@@ -141,7 +143,7 @@ def _config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[Holosoma
         pose = Numbers(values=config.default_dof_angles, source=str(beside))
     best = agree("default_dof_angles", given.get("default_pos"), pose)
     _check(config, len(names), beside)
-    return config, given if best is None else {**given, "default_pos": best}, None
+    return config, given if best is None else {**given, "default_pos": best}
 
 
 def _check(config: HolosomaConfig, count: int, source: Path) -> None:
@@ -150,9 +152,14 @@ def _check(config: HolosomaConfig, count: int, source: Path) -> None:
     if len(values) not in (1, count):
         raise ImportFailed(f"{source}: policy_action_scale has {len(values)} values for {count} joints")
     check_scale(Numbers(values=values, source=f"{source}: policy_action_scale"))
-    if not config.rl_rate > 0 or config.history_length < 1:
+
+
+def _check_rates(config: HolosomaConfig, source: Path) -> None:
+    longest = LONGEST_LAG + 1
+    if not config.rl_rate > 0 or not 1 <= config.history_length <= longest:
         raise ImportFailed(
-            f"{source}: rl_rate {config.rl_rate}, history_length {config.history_length}; expected positive numbers"
+            f"{source}: {config.rl_rate} actions a second from {config.history_length} samples; expected a positive number, "
+            f"and 1 .. {longest}"
         )
 
 
@@ -171,7 +178,7 @@ def _trained_joints(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers
     return given
 
 
-def _trained(config: Mapping, names: tuple[str, ...]) -> HolosomaConfig:
+def _trained(config: Mapping) -> HolosomaConfig:
     """The runtime's configuration as that of training gives it."""
     group = config.mapping("observation").mapping("groups").mapping("actor_obs")
     terms = group.mapping("terms")
@@ -188,11 +195,14 @@ def _trained(config: Mapping, names: tuple[str, ...]) -> HolosomaConfig:
         raise ImportFailed(f"{control.source}: action scales by effort limit and gain; give them in holosoma.toml")
     scale = control.number("action_scale")
     check_scale(Numbers(values=(scale,), source=control.where("action_scale")))
+    decimation = sim.number("control_decimation")
+    if not decimation > 0:
+        raise ImportFailed(f"{sim.where('control_decimation')}: {decimation}; expected a positive number")
     return HolosomaConfig(
         terms=tuple(terms.names()),
         obs_scales={name: terms.mapping(name).number("scale") for name in terms.names()},
         policy_action_scale=scale,
-        rl_rate=sim.number("fps") / sim.number("control_decimation"),
+        rl_rate=sim.number("fps") / decimation,
         history_length=group.whole("history_length"),
         gait_period=_gait_period(config),
     )

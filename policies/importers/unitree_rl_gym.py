@@ -33,6 +33,7 @@ from .network import read_network
 from .tagged_yaml import Mapping, read_yaml
 
 GAIT_S = 0.8  # a constant of deploy_real.py and deploy_mujoco.py
+MAX_MOTORS = 1000  # more is a mistake
 _JOINT_KEYS = {"kps": "kp", "kds": "kd", "default_angles": "default_pos"}
 _OTHER_KEYS = {"arm_waist_kps": "kp", "arm_waist_kds": "kd", "arm_waist_target": "default_pos"}
 
@@ -71,6 +72,8 @@ def load(path: Path, facts: Facts) -> Imported:
 def _joint_names(data: Mapping, facts: Facts, missing: Missing) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Joints that the policy drives, in its order, and those that are held."""
     count = data.whole("num_actions")
+    if not 0 < count <= MAX_MOTORS:
+        raise ImportFailed(f"{data.where('num_actions')}: {count}; expected 1 .. {MAX_MOTORS}")
     if "leg_joint2motor_idx" not in data:
         names = missing.ask(
             facts.joints, "joints", "names of the joints in the simulator's order", _unnamed(range(count))
@@ -97,7 +100,7 @@ def _unnamed(numbers: range) -> tuple[str, ...]:
 
 
 def _motor(value: float, data: Mapping, key: str) -> int:
-    if value != int(value) or value < 0:
+    if value != int(value) or not 0 <= value < MAX_MOTORS:
         raise ImportFailed(f"{data.where(key)}: {value} is not the number of a motor")
     return int(value)
 

@@ -82,6 +82,8 @@ def test_joint_names_that_disagree_are_refused_in_rl_sar() -> None:
         (lambda d: d.update(leg_joint2motor_idx=[3, 3, 1, 0, 7, 6, 5, 4]), "repeated"),
         (lambda d: d.update(leg_joint2motor_idx=[3, 2, 1, 0, 7, 6, 5, 40]), "number 40"),
         (lambda d: d.update(num_obs=40), "gives 35"),
+        (lambda d: d.update(num_actions=10**30), "expected 1 .. 1000"),
+        (lambda d: d.update(leg_joint2motor_idx=[10**30] * 8), "number of a motor"),
         (lambda d: d.update(policy_path="{LEGGED_GYM_ROOT_DIR}/../../policy_lstm_1.pt"), "below"),
         (lambda d: d.update(control_dt=-0.02), "control period"),
     ],
@@ -121,6 +123,8 @@ def test_metadata_that_does_not_fit_is_refused_in_kinfer(change, said: str, tmp_
         (lambda d: d.update(efferent=2), "version 2"),
         (lambda d: d["control"].update(action_scale=0.0), "scale 0"),
         (lambda d: d["control"].update(action_type="joint_torque"), "joint_torque"),
+        (lambda d: d["control"].update(rate_hz=0.0), "rate_hz"),
+        (lambda d: d["observation"][0].update(history=10**12), "expected 1 .. 1001"),
         (lambda d: d["control"]["gains"].update(kd=-1.0), "kd"),
         (lambda d: d["joints"][1].update(name="hip_r"), "hip_r"),
         (lambda d: d["observation"].append({"term": "custom.mine"}), "custom.mine"),
@@ -214,6 +218,8 @@ def test_a_network_that_is_a_link_is_refused_in_motrix(tmp_path: Path) -> None:
         ("scale = [0.4, 0.5, 0.6]", "scale = [0.4, 0.0, 0.6]", "must not be 0"),
         ('joints = ["hip", "knee", "ankle"]', 'joints = ["hip", "hip", "ankle"]', "repeated"),
         ("lags = [0, 2]", "lags = [0, -2]", "whole numbers of ticks"),
+        ("lags = [0, 2]", "lags = [0, 9000000000000]", "whole numbers of ticks"),
+        ("width = 2", "width = 9000000000000", "width must be"),
     ],
 )
 def test_a_description_that_cannot_be_meant_is_refused_of_bare_networks(old, new, said: str, tmp_path: Path) -> None:
