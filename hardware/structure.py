@@ -56,7 +56,12 @@ def _number_or_list(converter: cattrs.Converter) -> Any:
         members = get_args(cls)
         if value is None and type(None) in members:
             return None
-        wanted = next(m for m in members if get_origin(m) is tuple) if isinstance(value, (list, tuple)) else float
+        if not isinstance(value, (list, tuple)):
+            return converter.structure(value, float)
+        wanted = next(m for m in members if get_origin(m) is tuple)
+        size = len(get_args(wanted))
+        if Ellipsis not in get_args(wanted) and len(value) != size:
+            raise _WrongType(f"expected a number or {size} numbers, got {len(value)}")
         return converter.structure(value, wanted)
 
     return structure

@@ -134,3 +134,36 @@ def test_a_full_disk_names_the_file_and_keeps_what_was_there(tmp_path: Path) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Either:
+    scale: float | tuple[float, ...]
+    clip: float | tuple[float, float] | None = None
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ({"scale": 2}, Either(scale=2.0)),
+        ({"scale": [1, 2.5], "clip": [-1, 1]}, Either(scale=(1.0, 2.5), clip=(-1.0, 1.0))),
+        ({"scale": [], "clip": None}, Either(scale=())),
+    ],
+)
+def test_a_number_or_a_list_of_numbers(data, wanted):
+    assert structure(data, Either, source="file") == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"scale": "x"}, "expected float, got 'x'"),
+        ({"scale": [1, "x"]}, r"expected float, got 'x' @ Either.scale\[1\]"),
+        ({"scale": None}, "expected float, got None"),
+        ({"scale": True}, "expected float, got True"),
+        ({"scale": 1, "clip": [1, 2, 3]}, "expected a number or 2 numbers, got 3"),
+    ],
+)
+def test_what_is_neither_is_named(data, words):
+    with pytest.raises(FormatError, match=words):
+        structure(data, Either, source="file")
