@@ -1,8 +1,11 @@
 """Reading other people's files: within bounds, inside one folder, and without running anything that is in them."""
 
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -17,6 +20,7 @@ from .common import ImportFailed
 MAX_BYTES = 256 * 2**20  # of one file, and of everything that an archive holds
 MAX_TEXT = 4 * 2**20
 MAX_MEMBERS = 1000
+_GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -60,7 +64,7 @@ def parse_onnx(data: bytes, source: str, folder: Path | None = None) -> onnx.Mod
         _check_finite(tensor, source)
     try:
         onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
+    except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
         raise ImportFailed(f"{source}: not a valid ONNX model: {error}") from None
     return model
 
@@ -125,7 +129,11 @@ def read_archive(path: Path) -> dict[str, bytes]:
         if zipfile.is_zipfile(io.BytesIO(data)):
             return _read_zip(data, path)
         return _read_tar(data, path)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError) as error:
+    except ImportFailed:
+        raise
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        raise ImportFailed(f"{path}: not an archive that can be read: {error}") from None
+    except (EOFError, OSError, RuntimeError, ValueError) as error:  # of places that lie outside the file
         raise ImportFailed(f"{path}: not an archive that can be read: {error}") from None
 
 
@@ -140,7 +148,17 @@ def _read_zip(data: bytes, path: Path) -> dict[str, bytes]:
         return contents
 
 
+def _gunzipped(data: bytes, path: Path) -> bytes:
+    """What a gzip file holds, its checksum checked; tarfile, which reads as a stream, does not check it."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        content = stream.read(2 * MAX_BYTES)
+    if len(content) == 2 * MAX_BYTES:
+        raise ImportFailed(f"{path}: unpacks to more than the {MAX_BYTES} bytes that are read")
+    return content
+
+
 def _read_tar(data: bytes, path: Path) -> dict[str, bytes]:
+    data = _gunzipped(data, path) if data.startswith(_GZIP) else data
     contents, total = dict[str, bytes](), 0
     with tarfile.open(
         fileobj=io.BytesIO(data), mode="r|*"

@@ -15,6 +15,7 @@ from parity import Recorded
 from spoiling import (
     APP,
     EVERY,
+    HOLOSOMA,
     KINFER,
     RL_SAR,
     copied,
@@ -173,3 +174,21 @@ def test_a_normaliser_that_would_be_unpickled_is_refused(tmp_path: Path) -> None
     with pytest.raises(ImportFailed, match="cannot be read"):
         load(APP, path)
     assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "least"), [(APP, 60), (KINFER, 60), (HOLOSOMA, 20)], ids=["zip", "tar.gz", "onnx"]
+)
+def test_damaged_bytes_are_refused(recorded: Recorded, least: int, tmp_path: Path) -> None:
+    """Always in archives, whose sums tell; and whatever is damaged, the error is the importer's own."""
+    path, rng = copied(recorded, tmp_path), np.random.default_rng(0)
+    whole, refused = path.read_bytes(), 0
+    for _ in range(60):
+        damaged = np.frombuffer(whole, dtype=np.uint8).copy()
+        damaged[rng.integers(0, len(whole), 20)] = rng.integers(0, 256, 20, dtype=np.uint8)
+        path.write_bytes(damaged.tobytes())
+        try:
+            load(recorded, path)
+        except ImportFailed:
+            refused += 1
+    assert refused >= least
