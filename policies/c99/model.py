@@ -90,11 +90,31 @@ def _parse(data: bytes) -> "onnx.ModelProto":
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
         raise CExportError(f"not an ONNX model: {error}") from None
+    _check_valid(model)
     return inliner.inline_local_functions(model) if model.functions else model
 
 
+def _check_valid(model: "onnx.ModelProto") -> None:
+    """Refuse a damaged model before anything looks into it."""
+    import onnx
+
+    graph = model.graph
+    names = [*(v.name for v in (*graph.input, *graph.output, *graph.initializer)), *(n.op_type for n in graph.node)]
+    names += [name for node in graph.node for name in (node.name, *node.input, *node.output)]
+    if not all(isinstance(name, str) for name in names):
+        raise CExportError("the model is damaged: it has names that are no text")
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise CExportError(
+                f"weight {tensor.name!r} is kept in another file; save the model with its weights inside"
+            )
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:  # ValueError where not even the parts can be read
+        raise CExportError(f"not a valid ONNX model: {error}") from None
+
+
 def _check(model: "onnx.ModelProto", outputs: Sequence[str]) -> None:
-    from onnx import TensorProto
 
     versions = {opset.domain: opset.version for opset in model.opset_import}
     version = versions.get("", versions.get("ai.onnx", 0))
@@ -102,11 +122,6 @@ def _check(model: "onnx.ModelProto", outputs: Sequence[str]) -> None:
         raise CExportError(f"the model is of ONNX opset {version}; export it with opset {OLDEST_OPSET} or newer")
     if len(model.graph.node) > MOST_NODES:
         raise CExportError(f"the model has {len(model.graph.node)} nodes; at most {MOST_NODES} are compiled")
-    for tensor in model.graph.initializer:
-        if tensor.data_location == TensorProto.EXTERNAL:
-            raise CExportError(
-                f"weight {tensor.name!r} is kept in another file; save the model with its weights inside"
-            )
     given = [v.name for v in model.graph.output]
     missing = [name for name in outputs if name not in given]
     if missing:
@@ -139,7 +154,8 @@ def _static_shape(value: "onnx.ValueInfoProto") -> tuple[int, ...]:
 
     tensor = value.type.tensor_type
     if tensor.elem_type != TensorProto.FLOAT:
-        kind = TensorProto.DataType.Name(tensor.elem_type)
+        kinds = {number: name for name, number in TensorProto.DataType.items()}
+        kind = kinds.get(tensor.elem_type, f"number {tensor.elem_type}")
         raise CExportError(f"input {value.name!r} is of type {kind}; inputs must be float32")
     dims = tensor.shape.dim
     if not tensor.HasField("shape") or any(not dim.HasField("dim_value") or dim.dim_value < 1 for dim in dims):
@@ -230,6 +246,10 @@ def _values(
             if name:
                 array = found[name]
                 _check_size(name, array.shape)
+                if array.size == 0 and not fixed:
+                    raise CExportError(
+                        f"tensor {name!r} has shape {array.shape}; tensors without values are not compiled"
+                    )
                 constant = array if fixed else None
                 values[name] = Value(name=name, shape=array.shape, dtype=array.dtype, constant=constant)
     return values

@@ -42,18 +42,23 @@ def _slice(work: Lowering, node: Node, index: np.ndarray) -> np.ndarray:
     starts, ends = work.fixed(node, 1), work.fixed(node, 2)
     axes = work.fixed(node, 3) if work.given(node, 3) else np.arange(len(starts))
     steps = work.fixed(node, 4) if work.given(node, 4) else np.ones(len(starts), dtype=np.int64)
-    parts = [slice(None)] * index.ndim
     for start, end, axis, step in zip(starts.tolist(), ends.tolist(), axes.tolist(), steps.tolist(), strict=True):
-        size = index.shape[axis]
-        # Ends far below zero mean "through the first" when going backwards, which Python says by None.
-        beyond = step < 0 and end < -size
-        parts[axis] = slice(start, None if beyond else end, step)
-    return index[tuple(parts)]
+        index = np.take(index, _along(start, end, step, index.shape[axis]), axis=axis)
+    return index
+
+
+def _along(start: int, end: int, step: int, size: int) -> range:
+    """Places of a slice as ONNX counts them: ends beyond the tensor mean its ends."""
+    start, end = (value + size if value < 0 else value for value in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
 
 
 def _gather_elements(work: Lowering, node: Node, index: np.ndarray) -> np.ndarray:
-    axis = work.whole_number(node, "axis", 0)
-    return np.take_along_axis(index, work.fixed(node, 1) % index.shape[axis], axis)
+    axis, places = work.whole_number(node, "axis", 0) % index.ndim, work.fixed(node, 1)
+    within = tuple(slice(None) if k == axis else slice(size) for k, size in enumerate(places.shape))
+    return np.take_along_axis(index[within], places % index.shape[axis], axis)
 
 
 def _gather_nd(work: Lowering, node: Node, index: np.ndarray) -> np.ndarray:

@@ -24,9 +24,9 @@ def _axes(work: Lowering, node: Node, rank: int) -> tuple[int, ...]:
     if given is None and work.given(node, 1):
         given = tuple(work.fixed(node, 1).tolist())
     if not given:
-        return () if work.whole_number(node, "noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if work.whole_number(node, "noop_with_empty_axes", 0) == 1 else tuple(range(rank))
     assert isinstance(given, tuple)
-    return tuple(sorted(int(axis) % rank for axis in given))
+    return tuple(sorted({int(axis) % rank for axis in given}))
 
 
 def _rows(ref: Ref, axes: tuple[int, ...]) -> tuple[Ref, int, int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 OPSET = 20
@@ -50,7 +51,7 @@ class GraphMaker:
         results = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names]
         graph = helper.make_graph(nodes, "test", self.inputs, results, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-        return model.SerializeToString()
+        return onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString()
 
 
 def one(

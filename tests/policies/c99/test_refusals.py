@@ -31,7 +31,8 @@ def changed(data: bytes, change: Callable[[onnx.ModelProto], object]) -> bytes:
 def with_input(**options: object) -> bytes:
     value = helper.make_tensor_value_info("x", **options)  # pyright: ignore[reportArgumentType]
     node = helper.make_node("Identity", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [value], [onnx.ValueInfoProto(name="y")])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    graph = helper.make_graph([node], "g", [value], [result])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
 
 
@@ -48,7 +49,8 @@ def branching() -> bytes:
     maker = GraphMaker()
     x = maker.input([1, 2])
     truth = maker.add("Cast", maker.add("ReduceMax", x, keepdims=0), to=TensorProto.BOOL)
-    inner = helper.make_graph([helper.make_node("Neg", [x], ["n"])], "b", [], [onnx.ValueInfoProto(name="n")])
+    result = helper.make_tensor_value_info("n", TensorProto.FLOAT, [1, 2])
+    inner = helper.make_graph([helper.make_node("Neg", [x], ["n"])], "b", [], [result])
     return maker.model({"y": maker.add("If", truth, then_branch=inner, else_branch=inner)})
 
 
@@ -100,7 +102,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "random numbers": (one("RandomNormalLike", [[1, 3]]), "draws random numbers"),
     "another domain": (changed(mlp((3, 2)), foreign), "com.example.*only operations of ONNX itself"),
     "a size that is open": (with_input(elem_type=1, shape=["batch", 3]), r"'x' has shape \['batch', 3\].*fixed number"),
-    "no shape": (with_input(elem_type=1, shape=None), "every size must be a fixed number"),
+    "no shape": (with_input(elem_type=1, shape=None), "shape.*missing"),
     "whole numbers as input": (with_input(elem_type=7, shape=[1, 3]), "'x' is of type INT64.*float32"),
     "a huge input": (with_input(elem_type=1, shape=[1, 1 << 40]), "1099511627776 values; at most"),
     "a huge value inside": (huge(), "10000000000 values; at most"),
