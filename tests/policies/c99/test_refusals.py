@@ -138,6 +138,28 @@ def test_a_model_that_cannot_be_compiled_is_refused_and_the_reason_said(case: st
         compile_model(data, name="policy")
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_damaged_model_is_compiled_or_refused_and_nothing_else_happens() -> None:
+    rng = np.random.default_rng(0)
+    seeds = [
+        mlp((3, 4, 2)),
+        branching(),
+        computed_shape(),
+        half_a_state(),
+        one("Slice", [[5, 7]], *np.array([[1], [4], [0], [2]])),
+    ]
+    refused = 0
+    for _ in range(1500):
+        data = bytearray(seeds[rng.integers(len(seeds))])
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            data[place] = rng.integers(256)
+        try:
+            compile_model(bytes(data), name="policy", precision="int8")
+        except CExportError:
+            refused += 1
+    assert 0 < refused < 1500
+
+
 def test_an_output_that_is_not_there_is_named() -> None:
     with pytest.raises(CExportError, match=r"no outputs \['gate'\]; it has \['action'\]"):
         compile_model(mlp((3, 2)), name="policy", outputs=("gate",))
