@@ -13,7 +13,8 @@ import onnx
 from onnx import helper
 
 from ..contract import Contract, ObservationTerm, sample_width
-from ..importers.holosoma import ACTION_CLIP, STILL, HolosomaConfig
+from ..importers.holosoma import ACTION_CLIP, STILL
+from ..importers.holosoma_config import HolosomaConfig
 from ..manifest import Manifest
 from .layout import Piece, check_filling, check_joints, per_joint, position_action, unlimited_note, wiring
 from .network import Exported, ExportFailed, network_of, wired

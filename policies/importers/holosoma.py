@@ -1,17 +1,15 @@
-"""holosoma: an ONNX with JSON properties, as holosoma-inference's LocomotionPolicy runs it.
+"""holosoma: an ONNX with JSON properties, as holosoma-inference's LocomotionPolicy and WholeBodyTrackingPolicy run it.
 
 Terms stand in alphabetical order, whatever order a configuration has; histories are oldest first and begin with zeros; actions
 are clipped to +-100. What the observation is made of, newer files say themselves (`experiment_config`); for others it is in
-holosoma-inference's Python, and a `holosoma.toml` beside says it.
+holosoma-inference's Python, and a `holosoma.toml` beside says it. A file that takes `time_step` holds a reference motion.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
-
-from isthmus.hardware.structure import FormatError, read_toml
 
 from ..contract import (
     SCHEMA,
@@ -22,7 +20,6 @@ from ..contract import (
     PhaseClock,
     history,
 )
-from ..contract_checks import LONGEST_LAG
 from .common import (
     Facts,
     Imported,
@@ -32,10 +29,11 @@ from .common import (
     Numbers,
     agree,
     build_joints,
-    check_scale,
     period_ns,
 )
 from .files import metadata, read_onnx
+from .holosoma_config import HolosomaConfig, check_rates, file_scale, read_config
+from .holosoma_motion import MOTION_TERMS, motion_signals, reference_of
 from .onnx_network import plain_network
 from .tagged_yaml import Mapping
 
@@ -53,39 +51,19 @@ _TERMS = {
     "projected_gravity": ObservationTerm(name="gravity", scale=1.0),
     "sin_phase": ObservationTerm(name="phase_sin", scale=1.0),
 }
-_LISTS = {
-    "dof_pos_lower_limit_list": "lower",
-    "dof_pos_upper_limit_list": "upper",
-    "dof_vel_limit_list": "velocity_limit",
-    "dof_effort_limit_list": "effort_limit",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class HolosomaConfig:
-    """holosoma.toml: the values of holosoma-inference's configuration, by its names."""
-
-    terms: tuple[str, ...]  # obs_dict["actor_obs"]
-    obs_scales: dict[str, float]
-    policy_action_scale: float | tuple[float, ...]
-    rl_rate: float  # Hz
-    history_length: int = 1
-    gait_period: float | None = None  # s, where the terms have a phase
-    default_dof_angles: tuple[float, ...] | None = None  # rad, in the order of dof_names
 
 
 def load(path: Path, facts: Facts) -> Imported:
     """The .onnx; a holosoma.toml in its folder is read where there is one."""
     model = read_onnx(path)
     data = _properties(model, path)
-    if "time_step" in {value.name for value in model.graph.input}:
-        raise ImportFailed(
-            f"{path}: holds a reference motion (it takes time_step); of holosoma walking policies alone are read"
-        )
     names = data.texts("dof_names")
     missing = Missing(path, facts)
-    config, given = _config(data, names, path)
-    _check_rates(config, path)
+    config, given = read_config(data, names, path)
+    moves = "time_step" in {value.name for value in model.graph.input}
+    if moves:  # of motions alone the tool takes the file's own scale
+        config = replace(config, policy_action_scale=file_scale(data) or config.policy_action_scale)
+    check_rates(config, path)
     given |= {key: Numbers(values=data.numbers(key), source=data.where(key)) for key in ("kp", "kd") if key in data}
     joints, sources = build_joints(names, given, facts, missing)
     period = Numbers(values=(1.0 / config.rl_rate,), source=f"{path}: rl_rate")
@@ -96,7 +74,7 @@ def load(path: Path, facts: Facts) -> Imported:
         robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
         joints=joints,
         period_ns=period_ns((agree("period_s", period, own) or period).values[0], period.source),
-        observation=_observation(config, path),
+        observation=_observation(config, path, moves),
         action=JointPosition(joints=names, scale=config.policy_action_scale, clip=ACTION_CLIP, limited=False),
         command=_command(config, data, facts, missing),
         chain=None,
@@ -104,10 +82,13 @@ def load(path: Path, facts: Facts) -> Imported:
             facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
         ),
         clock=_clock(config, path),
+        own_signals=motion_signals(config.terms, len(names)) if moves else (),
     )
+    reference = reference_of(model, contract, facts, missing, str(path)) if moves else None
     missing.check()
-    network, memory = plain_network(model, str(path), observation="actor_obs", action="action")
-    return Imported(contract=contract, network=network, memory=memory, sources=sources)
+    ends = ("obs", "actions") if moves else ("actor_obs", "action")
+    network, memory = plain_network(model, str(path), observation=ends[0], action=ends[1])
+    return Imported(contract=contract, network=network, memory=memory, reference=reference, sources=sources)
 
 
 def _properties(model: onnx.ModelProto, path: Path) -> Mapping:
@@ -120,111 +101,17 @@ def _properties(model: onnx.ModelProto, path: Path) -> Mapping:
     return Mapping(data=data, source=str(path))  # pyright: ignore[reportArgumentType]
 
 
-def _config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[HolosomaConfig, dict[str, Numbers]]:
-    """What the observation is made of, and numbers of the joints."""
-    beside = path.parent / "holosoma.toml"
-    given, trained = dict[str, Numbers](), None
-    if "experiment_config" in data:
-        trained = data.mapping("experiment_config")
-        given = _trained_joints(trained.mapping("robot"), names)
-    if not beside.is_file():
-        if trained is None:
-            raise ImportFailed(
-                f"{path}: the file does not say what the observation is made of; write {beside.name} beside it with terms, obs_scales, "
-                "policy_action_scale, rl_rate, history_length, gait_period and default_dof_angles of the holosoma-inference configuration"
-            )
-        return _trained(trained), given
-    try:
-        config = read_toml(beside, HolosomaConfig)
-    except FormatError as error:
-        raise ImportFailed(str(error)) from None
-    pose = None
-    if config.default_dof_angles is not None:
-        pose = Numbers(values=config.default_dof_angles, source=str(beside))
-    best = agree("default_dof_angles", given.get("default_pos"), pose)
-    _check(config, len(names), beside)
-    return config, given if best is None else {**given, "default_pos": best}
-
-
-def _check(config: HolosomaConfig, count: int, source: Path) -> None:
-    scale = config.policy_action_scale
-    values = scale if isinstance(scale, tuple) else (scale,)
-    if len(values) not in (1, count):
-        raise ImportFailed(f"{source}: policy_action_scale has {len(values)} values for {count} joints")
-    check_scale(Numbers(values=values, source=f"{source}: policy_action_scale"))
-
-
-def _check_rates(config: HolosomaConfig, source: Path) -> None:
-    longest = LONGEST_LAG + 1
-    if not config.rl_rate > 0 or not 1 <= config.history_length <= longest:
-        raise ImportFailed(
-            f"{source}: {config.rl_rate} actions a second from {config.history_length} samples; expected a positive number, "
-            f"and 1 .. {longest}"
-        )
-
-
-def _trained_joints(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers]:
-    """Default pose and limits from the configuration of training, in the order of the file's joints."""
-    order = robot.texts("dof_names")
-    if sorted(order) != sorted(names):
-        raise ImportFailed(f"{robot.where('dof_names')}: {list(order)}, but the file's are {list(names)}")
-    angles = robot.mapping("init_state").mapping("default_joint_angles")
-    given = {"default_pos": Numbers(values=tuple(angles.number(name) for name in names), source=angles.source)}
-    for key, field in _LISTS.items():
-        values = robot.numbers(key) if key in robot else ()
-        if len(values) == len(order):
-            by_name = dict(zip(order, values, strict=True))
-            given[field] = Numbers(values=tuple(by_name[name] for name in names), source=robot.where(key))
-    return given
-
-
-def _trained(config: Mapping) -> HolosomaConfig:
-    """The runtime's configuration as that of training gives it."""
-    group = config.mapping("observation").mapping("groups").mapping("actor_obs")
-    terms = group.mapping("terms")
-    for name in terms.names():
-        if terms.mapping(name).raw("clip") is not None:
-            raise ImportFailed(f"{terms.where(name)}: clip: holosoma-inference clips no term; not supported")
-    control, sim = (
-        config.mapping("robot").mapping("control"),
-        config.mapping("simulator").mapping("config").mapping("sim"),
-    )
-    if "action_scales_by_effort_limit_over_p_gain" in control and control.flag(
-        "action_scales_by_effort_limit_over_p_gain"
-    ):
-        raise ImportFailed(f"{control.source}: action scales by effort limit and gain; give them in holosoma.toml")
-    scale = control.number("action_scale")
-    check_scale(Numbers(values=(scale,), source=control.where("action_scale")))
-    decimation = sim.number("control_decimation")
-    if not decimation > 0:
-        raise ImportFailed(f"{sim.where('control_decimation')}: {decimation}; expected a positive number")
-    return HolosomaConfig(
-        terms=tuple(terms.names()),
-        obs_scales={name: terms.mapping(name).number("scale") for name in terms.names()},
-        policy_action_scale=scale,
-        rl_rate=sim.number("fps") / decimation,
-        history_length=group.whole("history_length"),
-        gait_period=_gait_period(config),
-    )
-
-
-def _gait_period(config: Mapping) -> float | None:
-    setup = config.mapping("command").mapping("setup_terms")
-    if "locomotion_gait" not in setup:
-        return None
-    return setup.mapping("locomotion_gait").mapping("params").number("gait_period")
-
-
-def _observation(config: HolosomaConfig, path: Path) -> tuple[ObservationTerm, ...]:
-    unknown = sorted(set(config.terms) - set(_TERMS))
+def _observation(config: HolosomaConfig, path: Path, moves: bool) -> tuple[ObservationTerm, ...]:
+    known = {**_TERMS, **(MOTION_TERMS if moves else {})}
+    unknown = sorted(set(config.terms) - set(known))
     if unknown or len(set(config.terms)) != len(config.terms) or not config.terms:
         raise ImportFailed(
-            f"{path}: terms {unknown or list(config.terms)} are not supported; known: {', '.join(_TERMS)}, each once"
+            f"{path}: terms {unknown or list(config.terms)} are not supported; known: {', '.join(known)}, each once"
         )
     absent = [name for name in config.terms if name not in config.obs_scales]
     if absent:
         raise ImportFailed(f"{path}: obs_scales lacks {absent}")
-    kept = [(_TERMS[name], config.obs_scales[name]) for name in sorted(config.terms)]
+    kept = [(known[name], config.obs_scales[name]) for name in sorted(config.terms)]
     return tuple(
         ObservationTerm(
             name=term.name,

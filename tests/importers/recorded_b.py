@@ -3,7 +3,7 @@
 import numpy as np
 from parity import DATA, Recorded, by_name
 
-from isthmus.policies.importers.common import CommandFacts, Facts, JointFacts
+from isthmus.policies.importers.common import AnchorJoint, CommandFacts, Facts, JointFacts
 
 LIMITS = JointFacts(lower=-3.5, upper=3.5, velocity_limit=20.0, effort_limit=40.0)
 GAINS = JointFacts(kp=20.0, kd=0.5)
@@ -45,6 +45,13 @@ GYM = {"command": VELOCITY}
 RECORDED = (
     recorded("holosoma", "holosoma/walk/policy.onnx", "holosoma/walk/rows.npz", JointFacts()),
     recorded("holosoma", "holosoma/history/policy.onnx", "holosoma/history/rows.npz", LIMITS),
+    recorded(
+        "holosoma",
+        "holosoma/motion/policy.onnx",
+        "holosoma/motion/rows.npz",
+        LIMITS,
+        anchor=(AnchorJoint(joint="waist_yaw", axis="z"), AnchorJoint(joint="waist_roll", axis="x")),
+    ),
     recorded(
         "unitree_rl_gym",
         "unitree_rl_gym/real.yaml",

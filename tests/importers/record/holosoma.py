@@ -23,7 +23,7 @@ JOINTS = [
     "right_knee_joint",
     "right_ankle_joint",
 ]
-N, ROWS, SCALE = len(JOINTS), 130, 0.25
+N, ROWS, SCALE = len(JOINTS), 112, 0.25
 TERMS = [
     "base_ang_vel",
     "projected_gravity",
