@@ -29,7 +29,7 @@ from .common import (
     check_scale,
     period_ns,
 )
-from .files import metadata, parse_onnx, read_archive, read_onnx
+from .files import metadata, parse_onnx, read_archive, read_bytes, read_onnx
 from .onnx_network import plain_network
 from .tagged_yaml import Mapping, as_list, parse_yaml, read_yaml
 
@@ -102,18 +102,8 @@ def load(path: Path, facts: Facts) -> Imported:
 def _read(path: Path) -> _Package:
     if path.suffix == ".onnx":
         model = read_onnx(path)
-        embedded = metadata(model).get(KEY)
-        extras = {
-            file.name: file.read_bytes() for file in path.parent.glob("*.npz") if file.stat().st_size < _MAX_NORM_BYTES
-        }
-        if embedded is not None:
-            return _Package(
-                manifest=parse_yaml(embedded, f"{path}: {KEY}"), network=model, source=str(path), extras=extras
-            )
-        for beside in (path.with_suffix(".yaml"), path.parent / "manifest.yaml"):
-            if beside.is_file():
-                return _Package(manifest=read_yaml(beside), network=model, source=str(path), extras=extras)
-        raise ImportFailed(f"{path}: has no {KEY!r} and no manifest beside it")
+        manifest = _manifest_of(model, path)
+        return _Package(manifest=manifest, network=model, source=str(path), extras=_beside(manifest, path.parent))
     members = read_archive(path)
     if "manifest.yaml" not in members:
         raise ImportFailed(f"{path}: no manifest.yaml in it; it holds {sorted(members)}")
@@ -130,6 +120,27 @@ def _read(path: Path) -> _Package:
         source=f"{path}: {file}",
         extras=members,
     )
+
+
+def _manifest_of(model: onnx.ModelProto, path: Path) -> Mapping:
+    """The manifest in an ONNX file's properties, or beside it."""
+    embedded = metadata(model).get(KEY)
+    if embedded is not None:
+        return parse_yaml(embedded, f"{path}: {KEY}")
+    for beside in (path.with_suffix(".yaml"), path.parent / "manifest.yaml"):
+        if beside.is_file():
+            return read_yaml(beside)
+    raise ImportFailed(f"{path}: has no {KEY!r} and no manifest beside it")
+
+
+def _beside(manifest: Mapping, folder: Path) -> dict[str, bytes]:
+    """The normaliser's file, if it is one in the same folder."""
+    norm = manifest.mapping("normalization") if "normalization" in manifest else None
+    name = norm.text("file") if norm is not None and "file" in norm else ""
+    path = folder / name
+    if not name or name != Path(name).name or path.is_symlink() or not path.is_file():
+        return {}
+    return {name: read_bytes(path, _MAX_NORM_BYTES)}
 
 
 def _items(data: Mapping) -> list[tuple[int, dict]]:  # pyright: ignore[reportMissingTypeArgument]
@@ -335,7 +346,7 @@ def _recognises(path: Path) -> bool:
     if path.suffix != ".onnx":
         return False
     try:
-        return KEY in metadata(read_onnx(path))
+        return "efferent" in _manifest_of(read_onnx(path), path)
     except ImportFailed:
         return False
 

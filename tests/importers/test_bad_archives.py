@@ -24,6 +24,7 @@ from spoiling import (
 )
 
 from isthmus.policies.importers.common import ImportFailed
+from isthmus.policies.importers.registry import find_importer
 
 
 @pytest.mark.parametrize("recorded", EVERY.values(), ids=EVERY)
@@ -192,3 +193,24 @@ def test_damaged_bytes_are_refused(recorded: Recorded, least: int, tmp_path: Pat
         except ImportFailed:
             refused += 1
     assert refused >= least
+
+
+def test_a_normaliser_beside_a_network_is_read_from_its_folder_alone(tmp_path: Path) -> None:
+    """The same policy, unpacked: as it is, then with the normaliser elsewhere."""
+    path = copied(APP, tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    for name, content in members.items():
+        (folder / name).write_bytes(content)
+    assert find_importer(folder / "policy.onnx").name == "efferent"
+    load(APP, folder / "policy.onnx")
+    (folder / "obs_norm.npz").rename(tmp_path / "obs_norm.npz")
+    (folder / "obs_norm.npz").symlink_to(tmp_path / "obs_norm.npz")
+    with pytest.raises(ImportFailed, match="missing"):
+        load(APP, folder / "policy.onnx")
+    manifest = (folder / "manifest.yaml").read_text()
+    (folder / "manifest.yaml").write_text(manifest.replace("obs_norm.npz", "../obs_norm.npz"))
+    with pytest.raises(ImportFailed, match="missing"):
+        load(APP, folder / "policy.onnx")

@@ -1,5 +1,7 @@
 """TorchScript that is read and translated computes what torch computes, tick after tick."""
 
+import subprocess
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -158,3 +160,8 @@ def test_code_that_calls_itself_is_refused(tmp_path: Path) -> None:
             archive.writestr(name, content)
     with pytest.raises(ImportFailed, match="cannot be followed"):
         torchscript_network(path, WIDTH)
+
+
+def test_reading_needs_no_torch() -> None:
+    code = "import sys, isthmus.policies.importers.registry as r; sys.exit('torch' in sys.modules or not r.IMPORTERS)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
