@@ -7,7 +7,7 @@ import numpy as np
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import RobotSpec
-from isthmus.policies.bundle import Bundle, BundleError, load_bundle, target_output
+from isthmus.policies.bundle import Bundle, load_bundle, target_output
 
 from .findings import Diagnosis, Finding, fault, note
 from .physics import make_test, physics
@@ -33,8 +33,12 @@ def diagnose(bundle_path: Path, robot: RobotSpec, log: SignalLog | None = None) 
     """
     try:
         bundle = load_bundle(bundle_path)
-    except BundleError as error:
+    except IsthmusError as error:
         found = fault("load", "bundle", str(error), "do not run it: export again", weight=100.0)
+        return Diagnosis(findings=(found,), checked=("load",))
+    except Exception as error:  # onnxruntime raises its own classes, one per way in which a graph cannot be run
+        words = f"the graph cannot be run on its own golden rows: {type(error).__name__}: {error}"
+        found = fault("load", "bundle", words, "do not run it: export again", weight=100.0)
         return Diagnosis(findings=(found,), checked=("load",))
     model, unread = _model(robot)
     findings = [*unread, *static(bundle, robot, model)]
@@ -112,6 +116,3 @@ def golden_view(view: View, bundle: Bundle, known: Trained) -> View:
     begin = np.zeros(len(target), dtype=bool)
     begin[0] = True
     return replace(view, dt=contract.period_ns * 1e-9, begin=begin, data=data, trained=known)
-
-
-__all__ = ["Diagnosis", "IsthmusError", "diagnose", "golden_view"]

@@ -24,6 +24,7 @@ class Balance:
     per_kg: np.ndarray  # what a kilogram at the payload site would take on top
     given: list[np.ndarray]  # by the drive, as robot.toml has its gains; at each delay of a target
     vel: np.ndarray
+    weight: np.ndarray  # the part of what is taken that gravity asks for
 
 
 def local_fit(values: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -58,7 +59,12 @@ def balance(view: View) -> Balance | None:
     keep = np.zeros(len(pos), dtype=bool)
     keep[_LAGS:] = ~spans[: len(keep) - _LAGS]
     given = [_given(view, lag)[keep] for lag in range(_LAGS)]
-    return Balance(taken=taken[keep], per_kg=(heavy - taken)[keep], given=given, vel=vel[keep])
+    rest = np.zeros_like(pos)
+    free = any(joint.drive == "passive" for joint in view.robot.joints)
+    weight = inverse_dynamics(model, Motion(pos=pos, vel=rest, acc=rest))[0] if free else taken
+    return Balance(
+        taken=taken[keep], per_kg=(heavy - taken)[keep], given=given, vel=vel[keep], weight=weight[keep]
+    )
 
 
 def _given(view: View, lag: int) -> np.ndarray:
@@ -109,6 +115,8 @@ class Gains:
     error: np.ndarray  # standard error of the scale
     viscous: np.ndarray  # N m s/rad
     coulomb: np.ndarray  # N m
+    free: np.ndarray  # bool, whether nothing drives it
+    weight: np.ndarray  # (T, n) N m, the part of what is taken that gravity asks for
     rubbed: np.ndarray  # N m, standard deviation of what friction takes
     residual: np.ndarray  # (T, n) N m
     taken: np.ndarray  # (T, n) N m
@@ -145,6 +153,8 @@ def fit_gains(view: View, found: Balance, lag: int, payload: float, *, prior: fl
         error=error,
         viscous=viscous,
         coulomb=coulomb,
+        free=np.array([joint.drive == "passive" for joint in view.robot.joints]),
+        weight=found.weight,
         rubbed=rubbed,
         residual=residual,
         taken=taken,
@@ -180,9 +190,8 @@ def motion_takes_effort(view: View) -> np.ndarray:
     if gains is None:
         return np.zeros(0)
     noise = 0.02 * view.robot.array("effort_limit") + roughness(gains.taken, np.zeros(len(gains.taken), dtype=bool))
-    passive = ~driven_joints(view) & (view.robot.array("kp") == 0)
-    noise = np.where(passive, 0.1 * np.abs(gains.taken).max(), noise)
-    return misfit(gains.residual, gains.taken, noise, 0.5)
+    size = np.where(gains.free, gains.weight, gains.taken)  # what a free joint takes is as large as weight and inertia each
+    return misfit(gains.residual, size, np.where(gains.free, 2.5 * noise, noise), 0.3)
 
 
 def gains_as_described(view: View) -> np.ndarray:
@@ -192,7 +201,7 @@ def gains_as_described(view: View) -> np.ndarray:
         return np.zeros(0)
     moved = np.std(gains.taken, axis=0)
     clear = (moved > 0.04 * view.robot.array("effort_limit")) & (np.std(gains.residual, axis=0) < 0.5 * moved)
-    clear &= gains.rubbed < moved  # gain and friction together only tell their quotient
+    clear &= gains.rubbed < 1.2 * moved  # gain and friction together only tell their quotient
     usable = clear & (gains.error < 0.25) & driven_joints(view)
     ends = np.log(np.maximum([gains.scale, gains.scale_if_clean], 0.05))
     low, high = ends.min(0) - 2.0 * gains.error, ends.max(0) + 2.0 * gains.error

@@ -9,25 +9,33 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
+from .laws import signed_axes
 from .rigid_body import matrix
 from .view import EXECUTED, View
 
 DEGREES = 180.0 / np.pi
-UNITS: tuple[tuple[float, str], ...] = (
-    (DEGREES, "is in degrees, not in rad"),
-    (1.0 / DEGREES, "was turned from degrees to rad twice, or is too small by 57.3"),
-    (2.0 * np.pi, "is larger by 2 pi: rad where turns are meant"),
-    (1.0 / (2.0 * np.pi), "is in turns, not in rad"),
-    (60.0 / (2.0 * np.pi), "is in turns a minute, not in rad/s"),
-    (1000.0, "is in thousandths (mm, mrad, milli-g)"),
-    (100.0, "is in hundredths (cm, percent)"),
-    (9.81, "is larger by 9.81: m/s^2 where g are meant"),
-    (1.0 / 9.81, "is in g, not in m/s^2"),
-    (2.0, "is twice what it should be"),
-    (0.5, "is half of what it should be"),
-    (10.0, "is ten times what it should be"),
-    (0.1, "is a tenth of what it should be"),
+UNITS: tuple[tuple[float, str, str], ...] = (  # factor, words, and of what kind: any, angle, rate, length, acceleration
+    (DEGREES, "is in degrees, not in rad", "angle"),
+    (1.0 / DEGREES, "was turned from degrees to rad twice, or is too small by 57.3", "angle"),
+    (2.0 * np.pi, "is larger by 2 pi: rad where turns are meant", "angle"),
+    (1.0 / (2.0 * np.pi), "is in turns, not in rad", "angle"),
+    (60.0 / (2.0 * np.pi), "is in turns a minute, not in rad/s", "rate"),
+    (1000.0, "is in thousandths (mm, mrad, milli-g)", "any"),
+    (0.001, "is a thousandth of what it should be", "any"),
+    (100.0, "is in hundredths (cm, percent)", "length"),
+    (9.81, "is larger by 9.81: m/s^2 where g are meant", "acceleration"),
+    (1.0 / 9.81, "is in g, not in m/s^2", "acceleration"),
+    (2.0, "is twice what it should be", "any"),
+    (0.5, "is half of what it should be", "any"),
+    (10.0, "is ten times what it should be", "any"),
+    (0.1, "is a tenth of what it should be", "any"),
 )
+_KINDS = {
+    "gyro": ("angle", "rate"), "joint_vel": ("angle", "rate", "length"), "joint_pos": ("angle", "length"),
+    "joint_target": ("angle", "length"), EXECUTED: ("angle", "rate", "length"), "joint_velocity_target": ("angle", "rate"),
+    "rotor_speed_target": ("angle", "rate"), "gravity": ("acceleration",), "accelerometer": ("acceleration",),
+    "joint_effort_target": (),
+}  # fmt: skip
 READ, VELOCITY, BOTH, WRITTEN = ("joint_pos",), ("joint_vel",), ("joint_pos", "joint_vel"), (EXECUTED, "joint_target")
 DRIVER = (*BOTH, *WRITTEN)
 GROUPS: tuple[tuple[tuple[str, ...], str, float], ...] = (  # what is wrong together, in words, and how unlikely
@@ -52,13 +60,13 @@ class Hypothesis:
     cost: float  # how much better than nothing it must be, and how it ranks among those that fit alike
 
 
-def hypotheses(view: View) -> Iterator[Hypothesis]:
-    """Every member of every family."""
-    if view.has("joint_pos"):
-        yield from _orders(view)
-        yield from _signs(view)
-        yield from _joint_offsets(view)
-        yield from _joint_factors(view)
+def hypotheses(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
+    """Every member of every family; of single joints those that are suspected, (n,) bool."""
+    if view.has("joint_pos") and suspects.any():
+        yield from _orders(view, suspects)
+        yield from _signs(view, suspects)
+        yield from _joint_offsets(view, suspects)
+        yield from _joint_factors(view, suspects)
     yield from _units(view)
     yield from _axes(view)
     yield from _tilts(view)
@@ -96,11 +104,11 @@ def _groups(view: View) -> Iterator[tuple[tuple[str, ...], str, float]]:
             yield held, words, cost
 
 
-def _orders(view: View) -> Iterator[Hypothesis]:
+def _orders(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
         link = _link(held)
-        for i, j in combinations(range(count), 2):
+        for i, j in combinations(np.flatnonzero(suspects).tolist(), 2):
             order = np.arange(count)
             order[[i, j]] = j, i
             yield _make(
@@ -170,10 +178,10 @@ def _exchange(name: str, first: str, second: str, place: int) -> str:
     return "".join(letters) + mark + tail
 
 
-def _signs(view: View) -> Iterator[Hypothesis]:
+def _signs(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
-        for joint in range(count):
+        for joint in np.flatnonzero(suspects):
             flip = np.where(np.arange(count) == joint, -1.0, 1.0)
             yield _make(
                 f"the sign of joint {joint + 1} ({names[joint]}) is turned round {words}",
@@ -185,7 +193,7 @@ def _signs(view: View) -> Iterator[Hypothesis]:
         yield _make(f"every joint's sign is turned round {words}", _link(held), held, lambda v: -v, cost=0.1 + cost)
 
 
-def _joint_offsets(view: View) -> Iterator[Hypothesis]:
+def _joint_offsets(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, default = view.robot.joint_names, view.robot.array("default_pos")
     known = view.trained.ranges.get("joint_pos")
     pos = view.data["joint_pos"]
@@ -200,9 +208,10 @@ def _joint_offsets(view: View) -> Iterator[Hypothesis]:
             continue
         of_pos = tuple(name for name in held if name != "joint_vel")
         shift = np.zeros(len(names)) if known is None else np.median(pos, axis=0) - known.middle
-        for joint, name in enumerate(names):
+        for joint, name in ((k, names[k]) for k in np.flatnonzero(suspects)):
             sign = -1.0 if "joint_pos" not in held else 1.0
-            guesses = [(sign * lead[joint], ""), (shift[joint], ""), *whole, *((s, "") for s in (0.2, -0.2, 0.1, -0.1))]
+            guesses = [(sign * lead[joint], ""), (shift[joint], ""), *((s, "") for s in (0.2, -0.2, 0.1, -0.1))]
+            guesses += whole if abs(shift[joint]) > 1.0 or known is None or not view.robot.floating else []
             for off, what in guesses:
                 if abs(off) < 0.06:
                     continue
@@ -221,10 +230,11 @@ def _joint_offsets(view: View) -> Iterator[Hypothesis]:
             yield _make(f"joint angles {what} {words}", _link(of_pos), of_pos, lambda v, s=size: v - s, cost=0.1 + cost)
 
 
-def _joint_factors(view: View) -> Iterator[Hypothesis]:
+def _joint_factors(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
-        for joint, (factor, what) in product(range(count), UNITS[:1] + UNITS[9:11]):
+        chosen = [(factor, what) for factor, what, kind in UNITS if kind in ("angle", "length") or factor in (2.0, 0.5)]
+        for joint, (factor, what) in product(np.flatnonzero(suspects).tolist(), chosen):
             size = np.where(np.arange(count) == joint, 1.0 / factor, 1.0)
             yield _make(
                 f"joint {joint + 1} ({names[joint]}) {what} {words}",
@@ -237,27 +247,18 @@ def _joint_factors(view: View) -> Iterator[Hypothesis]:
 
 def _units(view: View) -> Iterator[Hypothesis]:
     for name in view.data:
-        for factor, what in UNITS:
-            yield _make(f"{name} {what}", name, (name,), lambda v, f=factor: v / f, cost=0.05)
+        kinds = ("any", *_KINDS.get(name, ("angle", "length")))
+        for factor, what in ((factor, what) for factor, what, kind in UNITS if kind in kinds):
+            plain = 0.15 if factor in (2.0, 0.5, 10.0, 0.1) else 0.0  # nobody's unit
+            yield _make(f"{name} {what}", name, (name,), lambda v, f=factor: v / f, cost=0.05 + plain)
     for held, words, cost in _groups(view):
         if len(held) < 2:
             continue
-        for factor, what in UNITS:
+        for factor, what in ((factor, what) for factor, what, kind in UNITS if kind in ("any", "angle", "length")):
             yield _make(f"every joint {what} {words}", _link(held), held, lambda v, f=factor: v / f, cost=0.1 + cost)
     if view.has("gyro"):
         bias = view.data["gyro"].mean(0)
         yield _make("the gyro has a bias", "gyro", ("gyro",), lambda v: v - bias, cost=0.3)
-
-
-def signed_axes() -> list[np.ndarray]:
-    """Every way in which three axes can be exchanged and turned round, but for none."""
-    found = []
-    for order, signs in product(permutations(range(3)), product((1.0, -1.0), repeat=3)):
-        turn = np.zeros((3, 3))
-        turn[range(3), order] = signs
-        if not np.allclose(turn, np.eye(3)):
-            found.append(turn)
-    return found
 
 
 def _axes(view: View) -> Iterator[Hypothesis]:
@@ -404,7 +405,7 @@ def _rates(view: View) -> Iterator[Hypothesis]:
             link="control rate",
             changes=frozenset(("rate",)),
             undo=lambda now, f=factor: now.changed(rate=now.rate / f),
-            cost=0.1,
+            cost=0.1 if factor in (2.0, 0.5) else 0.4,
         )
 
 

@@ -6,6 +6,7 @@ positions move by velocities, joints follow their targets.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations, product
 
 import numpy as np
 
@@ -87,12 +88,31 @@ def _turns(view: View, axis: np.ndarray) -> np.ndarray:
     at = view.pairs(k)
     if len(at) < 20:
         return np.zeros(0)
-    rate = -np.cross(view.data["gyro"], axis) * view.step
-    summed = np.cumsum(np.vstack([np.zeros(3), rate]), axis=0)
     moved = axis[at + k] - axis[at]
-    predicted = summed[at + k] - summed[at]
+
+    def left(gyro: np.ndarray) -> np.ndarray:
+        rate = -np.cross(gyro, axis) * view.step
+        summed = np.cumsum(np.vstack([np.zeros(3), rate]), axis=0)
+        return moved - (summed[at + k] - summed[at])
+
+    now = left(view.data["gyro"])
     noise = 2.0 * np.max(roughness(axis, view.begin)) + 0.03
-    return misfit(moved - predicted, moved, noise, 0.45)
+    found = misfit(now, moved, noise, 0.45)
+    # However noisy: axes in another order or sense must not explain what is seen much better.
+    others = [float(np.square(left(view.data["gyro"] @ turn.T)).sum()) for turn in signed_axes()]
+    better = float(np.square(now).sum()) / max(min(others), 1e-12)
+    return np.maximum(found, 1.5 * (better - 1.0))
+
+
+def signed_axes() -> list[np.ndarray]:
+    """Every way in which three axes can be exchanged and turned round, but for none."""
+    found = []
+    for order, signs in product(permutations(range(3)), product((1.0, -1.0), repeat=3)):
+        turn = np.zeros((3, 3))
+        turn[range(3), order] = signs
+        if not np.allclose(turn, np.eye(3)):
+            found.append(turn)
+    return found
 
 
 def gravity_is_down(view: View) -> np.ndarray:

@@ -12,6 +12,7 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.bundle import Bundle, target_output
 
 from .findings import Finding, fault, note
+from .hypotheses import structured_orders
 from .observe import compare, observations
 from .signal_log import SignalLog
 from .view import OF_JOINTS
@@ -237,6 +238,8 @@ def relation(asked: np.ndarray, given: np.ndarray, names: tuple[str, ...]) -> tu
             order[i], order[j] = j, i
             label = f"{names[i]} and {names[j]}" if len(names) == width else f"{i + 1} and {j + 1}"
             candidates.append((explained(asked[:, order]), f"joints {i + 1} and {j + 1} ({label}) are swapped"))
+    if len(names) == width:
+        candidates += [(explained(asked[:, order]), what) for order, what in structured_orders(names)]
     candidates.append((explained(np.vstack([asked[:1], asked[:-1]])), "it is one tick late"))
     mean = asked.mean(0)
     a0, g0 = asked - mean, given - given.mean(0)
@@ -246,7 +249,9 @@ def relation(asked: np.ndarray, given: np.ndarray, names: tuple[str, ...]) -> tu
     if moving.any() and explained(scaled) > 0.98:
         slope = slopes[moving]
         shift = (given.mean(0) - mean)[moving]
-        if np.abs(slope - 1.0).max() < 0.05:
+        if np.abs(slope - 1.0).max() < 0.15:
+            if (np.abs(shift) < 0.05 * size[moving] + 0.03).all():
+                return "", agree
             candidates.append(
                 (explained(scaled), f"it is shifted by up to {np.abs(shift).max():.3g}: another default pose")
             )
@@ -265,12 +270,18 @@ def relation(asked: np.ndarray, given: np.ndarray, names: tuple[str, ...]) -> tu
     candidates.append(
         (explained(np.clip(asked, low, high)) - 0.002, "it is clipped, so that it never leaves a narrower range")
     )
-    smooth, now = np.empty_like(asked), asked[0].copy()
-    for tick, value in enumerate(asked):
-        now = now + 0.3 * (value - now)
-        smooth[tick] = now
-    candidates.append((explained(smooth) - 0.01, "it is smoothed by a filter that training did not have"))
+    for share in (0.1, 0.15, 0.2, 0.3, 0.5):
+        words_of = "it is smoothed by a filter that training did not have"
+        candidates.append((explained(_smoothed(asked, share)) - 0.002, words_of))
     score, said = max(candidates, key=lambda entry: entry[0])
-    if score > 0.95 and score > best + 0.3 * (1.0 - best):
+    if score > 0.99 and score > best + 0.3 * (1.0 - best):
         words = said
     return words, agree
+
+
+def _smoothed(values: np.ndarray, share: float) -> np.ndarray:
+    out, now = np.empty_like(values), values[0]
+    for tick, value in enumerate(values):
+        now = now + share * (value - now)
+        out[tick] = now
+    return out

@@ -93,7 +93,7 @@ def _how(trained: np.ndarray, real: np.ndarray, off: np.ndarray) -> str:
         return "the policy has 0: a value is missing"
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = real[off] / trained[off]
-    for factor, words in UNITS:
+    for factor, words, _ in UNITS:
         if np.isfinite(ratios).all() and np.allclose(ratios, factor, rtol=0.02):
             return (
                 f"the robot's {words.split(',')[0]}"
@@ -139,7 +139,7 @@ def _gains(contract: Contract) -> Iterator[Finding]:
     if len(driven) > 1 and all(joint.kp == 1.0 and abs(joint.kd) == 0.0 for joint in driven):
         yield fault(
             "static", "stiffness kp", "kp is 1 and kd 0 for every joint: numbers of a simulator's torque motors, not of position drives",
-            "take the gains that training used", weight=43.0,
+            "take the gains that training used", weight=48.0,
         )  # fmt: skip
     wild = [
         j.name for j in driven if j.effort_limit > 0 and j.kp * max(j.upper - j.lower, 1e-6) < 0.05 * j.effort_limit

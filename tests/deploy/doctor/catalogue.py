@@ -64,24 +64,29 @@ def real(task: Callable[[Task], Task] = lambda t: t, world: Callable[[World], No
 def encoder(joint: int, offset: float) -> Inject:
     """An encoder whose zero is off; the servo's loop runs on what it reads."""
 
-    def change(task: Task) -> Task:
-        count = len(task.scene().robot.joints)
-        return fixed("encoder_offset_rad", *(offset if k == joint else 0.0 for k in range(count)))(task)
+    def change(world: World) -> None:
+        world.parameters["encoder_offset_rad"][:] = torch.eye(world.num_joints)[joint] * offset
+        world.reset(torch.arange(world.num_envs))
 
-    return real(change)
+    return real(once("encoder_offset_rad"), change)
+
+
+def once(parameter: str) -> Callable[[Task], Task]:
+    """A task in which one parameter is drawn but once, so that it stays what it is made."""
+
+    def change(task: Task) -> Task:
+        terms = tuple(
+            replace(t, when="build") if getattr(t, "parameter", "") == parameter else t for t in task.randomization
+        )
+        return replace(task, randomization=terms)
+
+    return change
 
 
 def strong(factor: float) -> Inject:
     """Drives whose gains are not those of robot.toml, without a word of it anywhere."""
 
-    def change(world: World) -> None:
-        ids = torch.arange(world.num_envs)
-        world.drive.set_parameter("gain_scale", torch.full((1, 1), factor), ids)
-
-    def task(task: Task) -> Task:
-        return replace(task, randomization=tuple(t for t in task.randomization if getattr(t, "parameter", "") != "gain_scale"))
-
-    return real(fixed("gain_scale", factor)) if factor else real(task, change)
+    return real(fixed("gain_scale", factor))
 
 
 def other_robot(case: Case) -> Case:
@@ -183,7 +188,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(name="left and right legs swapped in what is read", on="sway", words=(r"left and right",), inject=reorder(SIDES, *BOTH)),
     Fault(name="front and rear legs swapped in the driver", on="sway", words=(r"front and rear",), inject=reorder(ENDS, *DRIVER)),
     Fault(name="velocities in another order than positions", on="sway", words=(r"joint_vel",), inject=reorder(by_kind, "joint_vel")),
-    Fault(name="targets written in another order", on="sway", words=(r"swapped",), inject=executed(lambda v: v[:, [3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 10, 11]])),
+    Fault(name="targets written in another order", on="sway", words=(r"swapped|limbs are in another order",), inject=executed(lambda v: v[:, [3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 10, 11]])),
     Fault(name="joints renamed", on="sway", words=(r"joint names differ",), inject=renamed),
     Fault(name="another robot", on="sway", words=(r"trained for robot",), inject=other_robot),
     # gains and scales
@@ -249,8 +254,8 @@ FAULTS: tuple[Fault, ...] = (
     # files
     Fault(name="weights in another file", on="reach", words=(r"damaged|not an ONNX",), inject=file(lambda data: data[: len(data) // 3])),
     Fault(name="an edited manifest", on="reach", words=(r"damaged or was edited",), inject=file(lambda data: data.replace(b'"kp": 17.8', b'"kp": 27.8'))),
-    Fault(name="a normaliser that was not exported", on="reach", words=(r"golden row",), inject=weights(times(1.3))),
-    Fault(name="weights that are not finite", on="reach", words=(r"golden row",), inject=weights(lambda v: v * np.nan)),
+    Fault(name="a normaliser that was not exported", on="sway", words=(r"golden row",), inject=weights(times(1.3))),
+    Fault(name="weights that are not finite", on="sway", words=(r"golden row",), inject=weights(lambda v: v * np.nan)),
     Fault(name="recurrent state not carried", on="hand", words=(r"graph inputs|state",), inject=manifest(lambda v: v.update(states=v["states"][:-1]))),
     Fault(name="an older manifest's format", on="reach", words=(r"schema",), inject=manifest(lambda v: v.update(schema=99))),
     # time
