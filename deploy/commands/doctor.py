@@ -60,7 +60,9 @@ class Doctor:
             try:
                 name = load_bundle(self.bundle).manifest.contract.robot
             except IsthmusError as error:
-                raise OptionError(f"--robot is needed: the bundle does not say which robot it is for ({error})") from None
+                raise OptionError(
+                    f"--robot is needed: the bundle does not say which robot it is for ({error})"
+                ) from None
         spec = load_robot(name)
         diagnosis = diagnose(self.bundle, spec, log)
         if self.probe and diagnosis.healthy:

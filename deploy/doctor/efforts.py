@@ -55,16 +55,14 @@ def balance(view: View) -> Balance | None:
     taken, _ = inverse_dynamics(model, motion)
     loaded = _with_payload(view)
     heavy = taken if loaded is None else inverse_dynamics(loaded, motion)[0]
-    spans = np.lib.stride_tricks.sliding_window_view(view.begin, 2 * _HALF + _LAGS + 1)[:, 1:].any(axis=-1)
+    spans = np.any(np.lib.stride_tricks.sliding_window_view(view.begin, 2 * _HALF + _LAGS + 1)[:, 1:], axis=-1)
     keep = np.zeros(len(pos), dtype=bool)
-    keep[_LAGS:] = ~spans[: len(keep) - _LAGS]
+    keep[_LAGS:] = ~np.asarray(spans)[: len(keep) - _LAGS]
     given = [_given(view, lag)[keep] for lag in range(_LAGS)]
     rest = np.zeros_like(pos)
     free = any(joint.drive == "passive" for joint in view.robot.joints)
     weight = inverse_dynamics(model, Motion(pos=pos, vel=rest, acc=rest))[0] if free else taken
-    return Balance(
-        taken=taken[keep], per_kg=(heavy - taken)[keep], given=given, vel=vel[keep], weight=weight[keep]
-    )
+    return Balance(taken=taken[keep], per_kg=(heavy - taken)[keep], given=given, vel=vel[keep], weight=weight[keep])
 
 
 def _given(view: View, lag: int) -> np.ndarray:
@@ -190,7 +188,9 @@ def motion_takes_effort(view: View) -> np.ndarray:
     if gains is None:
         return np.zeros(0)
     noise = 0.02 * view.robot.array("effort_limit") + roughness(gains.taken, np.zeros(len(gains.taken), dtype=bool))
-    size = np.where(gains.free, gains.weight, gains.taken)  # what a free joint takes is as large as weight and inertia each
+    size = np.where(
+        gains.free, gains.weight, gains.taken
+    )  # what a free joint takes is as large as weight and inertia each
     return misfit(gains.residual, size, np.where(gains.free, 2.5 * noise, noise), 0.3)
 
 
@@ -221,7 +221,7 @@ def _rotors(view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     _, rising, _ = local_fit(world, view.step)
     rate, turning, _ = local_fit(view.data["gyro"], view.step)
     inner = slice(_HALF, len(view) - _HALF)
-    felt = np.einsum("tji,tj->ti", turn[inner], rising + [0.0, 0.0, GRAVITY])
+    felt = np.einsum("tji,tj->ti", turn[inner], rising + np.array([0.0, 0.0, GRAVITY]))
     speed = _spun_up(view)
     square = local_fit(np.square(speed), view.step)[0]
     arms, axes, thrust, drag, spin = rotor_geometry(view)

@@ -5,12 +5,14 @@ Nothing here knows of cases. Each family is generated for whatever signals and j
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 
 import numpy as np
 
 from .laws import signed_axes
+from .orders import structured_orders
 from .rigid_body import matrix
+from .turns import axes_words, between, turn_words
 from .view import EXECUTED, View
 
 DEGREES = 180.0 / np.pi
@@ -123,61 +125,6 @@ def _orders(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
             yield _make(f"{what} {words}", link, held, lambda v, o=order: v[:, o], cost=0.1 + cost)
 
 
-def structured_orders(names: tuple[str, ...]) -> list[tuple[np.ndarray, str]]:
-    """Orders that whole robots get wrong: sides swapped, limbs in another order, by kind instead of by limb, sorted, reversed."""
-    count = len(names)
-    found: dict[tuple[int, ...], str] = {}
-
-    def add(order: list[int], what: str) -> None:
-        if sorted(order) == list(range(count)) and order != list(range(count)):
-            found.setdefault(tuple(order), what)
-
-    for first, second, what in (
-        ("L", "R", "left and right are swapped"),
-        ("left", "right", "left and right are swapped"),
-        ("F", "R", "front and rear are swapped"),
-        ("front", "rear", "front and rear are swapped"),
-        ("F", "H", "front and hind are swapped"),
-    ):
-        for place in (0, 1):
-            exchanged = [_exchange(name, first, second, place) for name in names]
-            if all(name in names for name in exchanged):
-                add([names.index(name) for name in exchanged], what)
-    alphabetical = sorted(range(count), key=lambda k: names[k])
-    for order, what in (
-        (alphabetical, "joints are in alphabetical order"),
-        (list(range(count))[::-1], "joints are in reverse order"),
-    ):
-        add([order.index(k) for k in range(count)], what)
-        add(order, what)
-    for limbs in (d for d in range(2, count) if count % d == 0):
-        size = count // limbs
-        by_kind = [limb * size + kind for kind in range(size) for limb in range(limbs)]
-        add(
-            [by_kind.index(k) for k in range(count)], "joints go by kind instead of by limb (another simulator's order)"
-        )
-        add(by_kind, "joints go by limb instead of by kind (another simulator's order)")
-        if limbs <= 4:
-            for turn in permutations(range(limbs)):
-                add([limb * size + k for limb in turn for k in range(size)], "limbs are in another order")
-        add([limb * size + size - 1 - k for limb in range(limbs) for k in range(size)], "joints go from tip to base")
-    for shift in (1, -1):
-        add([(k + shift) % count for k in range(count)], "joints are shifted by one place")
-    return [(np.array(order), what) for order, what in found.items()]
-
-
-def _exchange(name: str, first: str, second: str, place: int) -> str:
-    """The name with one word for the other: whole words, or the letter at a place of a leading tag such as FL."""
-    if len(first) > 1:
-        return name.replace(first, "\0").replace(second, first).replace("\0", second)
-    head, mark, tail = name.partition("_")
-    if len(head) <= place or not head.isupper():
-        return ""
-    letters = list(head)
-    letters[place] = {first: second, second: first}.get(letters[place], letters[place])
-    return "".join(letters) + mark + tail
-
-
 def _signs(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
@@ -284,31 +231,6 @@ def _axes(view: View) -> Iterator[Hypothesis]:
                 )
 
 
-def turn_words(turn: np.ndarray) -> str:
-    """A rotation in words: angle and axis."""
-    angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1.0) / 2.0, -1.0, 1.0)))
-    if angle > 179.0:
-        axis = np.linalg.eigh(turn + turn.T)[1][:, -1]
-    else:
-        axis = np.array([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]])
-    axis = axis / np.linalg.norm(axis)
-    main = int(np.argmax(np.abs(axis)))
-    words = "xyz"[main] if abs(axis[main]) > 0.99 else np.array2string(axis, precision=2)
-    return f"{angle:.0f} degrees about {words}"
-
-
-def axes_words(turn: np.ndarray) -> str:
-    """Exchanged axes in words."""
-    if np.allclose(turn, -np.eye(3)):
-        return "its sign is turned round (all three axes)"
-    order, signs = np.abs(turn).argmax(1), turn.sum(1)
-    if (order == np.arange(3)).all():
-        flipped = [axis for axis, sign in zip("xyz", signs, strict=True) if sign < 0]
-        return f"the sign of {' and '.join(flipped)} is turned round"
-    source = [("-" if sign < 0 else "") + "xyz"[k] for k, sign in zip(order, signs, strict=True)]
-    return f"its axes are exchanged: x, y, z should be its {', '.join(source)}"
-
-
 def _tilts(view: View) -> Iterator[Hypothesis]:
     """Any rotation that brings the mean direction of gravity to where training had it."""
     known, imu = view.trained.ranges.get("gravity"), tuple(name for name in IMU if name in view.data)
@@ -326,18 +248,6 @@ def _tilts(view: View) -> Iterator[Hypothesis]:
             lambda v, t=turn: v @ t.T,
             cost=0.4,
         )
-
-
-def between(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The shortest rotation that takes one unit vector to another, (3, 3)."""
-    axis, cosine = np.cross(start, end), float(start @ end)
-    if cosine < -0.999:
-        other = np.eye(3)[int(np.argmin(np.abs(start)))]
-        axis = np.cross(start, other)
-        axis = axis / np.linalg.norm(axis)
-        return 2.0 * np.outer(axis, axis) - np.eye(3)
-    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
-    return np.eye(3) + cross + cross @ cross / (1.0 + cosine)
 
 
 def _attitudes(view: View) -> Iterator[Hypothesis]:

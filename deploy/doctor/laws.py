@@ -23,8 +23,9 @@ class Law:
     name: str
     signals: tuple[str, ...]  # that it needs
     check: Check  # -> (k,) misfits, empty where the log does not say
-    uses: tuple[str, ...] = ()  # looks at these too where they are there
-    says: str = ""
+    floor: float = (
+        1.0  # what misfits are divided by at least, where the trainer's own rows show how well the law is kept
+    )
 
 
 def velocity_is_change(view: View) -> np.ndarray:

@@ -151,7 +151,8 @@ def _feet_motion(legs: Stance, at: np.ndarray, k: int, step: float) -> tuple[np.
 def legs_hold(view: View) -> np.ndarray:
     """Feet that carry weight stay, and together carry what the robot weighs. (8,).
 
-    Misfit of the feet's places along three axes; of how much is carried; of how far aside, forwards and sideways; of roll and pitch moments.
+    Misfit of the feet's places along three axes; of how much is carried; of how far aside, forwards and sideways; of moments in roll and
+    pitch.
     """
     found = evidence(view)
     if found is None:

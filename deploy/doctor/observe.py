@@ -118,8 +118,12 @@ def _blame(contract: Contract, expected: np.ndarray, shown: np.ndarray, off: np.
                 shape = (len(expected), len(term.lags), -1)
                 words = _term_words(expected[:, part].reshape(shape), shown[:, part].reshape(shape))
                 said.append(f"term {term.name!r} {words}")
-        if len(said) > 1 and not all("history" in words for words in said) and _same(np.sort(expected, axis=1), np.sort(shown, axis=1)):
-            return "the observation holds the right numbers in another order: terms are exchanged, or histories go by time instead of by term"
+        if (
+            len(said) > 1
+            and not all("history" in words for words in said)
+            and _same(np.sort(expected, axis=1), np.sort(shown, axis=1))
+        ):
+            return "the observation holds the right numbers in another order: terms are exchanged, or histories go by time, not by term"
         return "; ".join(said)
     if _same(np.sort(expected, axis=1), np.sort(shown, axis=1)):
         return "the observation holds the right numbers in another order: its history goes the other way, or by term instead of by time"

@@ -145,9 +145,7 @@ def probe(robot: Robot, clock: Clock, *, period_ns: int, config: ProbeConfig | N
             response[:, joint] = (ends[0][1] - rest) / (asked if abs(asked) > 1e-6 else config.amplitude)
         delay[joint] = _delay(run.rows[first:], joint, period_ns * 1e-9)
         run.go(home, 0.2, lambda: True)
-    return ProbeResult(
-        log=_log(run), response=response, lead=lead, pose=rest, delay=delay, stopped=tuple(stopped)
-    )
+    return ProbeResult(log=_log(run), response=response, lead=lead, pose=rest, delay=delay, stopped=tuple(stopped))
 
 
 def _empty(run: _Prober, why: str, *, jump: np.ndarray | None = None) -> ProbeResult:
@@ -178,7 +176,7 @@ def _jumped(spec: RobotSpec, pose: np.ndarray, jump: np.ndarray) -> str:
         k = int(moved[0])
         back = jump[k] * pose[k] < 0
         return (
-            f"{said}: joint {k + 1} has its {'sign turned round' if back else 'sign or unit turned'} between what is read and written, or its "
+            f"{said}: joint {k + 1} has its {'sign turned round' if back else 'sign or unit turned'} between reading and writing, or its "
             "zero is another"
         )
     return f"{said}: the order of joints, or a unit, differs between what is read and what is written"
@@ -249,15 +247,23 @@ def _moves(result: ProbeResult, spec: RobotSpec) -> list[Finding]:
             if joint in told:
                 continue
             mutual = answers[other] == joint
-            words = f"joints {joint + 1} and {other + 1} ({name} and {names[other]}) are swapped" if mutual else (
-                f"joint {other + 1} ({names[other]}) answers to the target of joint {joint + 1} ({name}): the order is wrong"
+            words = (
+                f"joints {joint + 1} and {other + 1} ({name} and {names[other]}) are swapped"
+                if mutual
+                else (
+                    f"joint {other + 1} ({names[other]}) answers to the target of joint {joint + 1} ({name}): the order is wrong"
+                )
             )
             told |= {joint, other} if mutual else {joint}
             found.append(fault("probe", "joint order", words, "bind joints by name in the driver", weight=60.0))
         elif own < -_SEEN:
-            found.append(_fault(joint, name, "moves the wrong way: the sign of reading or target is turned round", moved))
+            found.append(
+                _fault(joint, name, "moves the wrong way: the sign of reading or target is turned round", moved)
+            )
         elif not 0.4 <= own <= 1.35:
-            words = next((w for f, w, _ in UNITS if abs(np.log(own / f)) < 0.2), f"moves {own:.2f} times as far as asked")
+            words = next(
+                (w for f, w, _ in UNITS if abs(np.log(own / f)) < 0.2), f"moves {own:.2f} times as far as asked"
+            )
             found.append(_fault(joint, name, f"answers in another unit or gear: its movement {words}", moved))
     return found
 
@@ -302,7 +308,9 @@ def _stiffness(result: ProbeResult, spec: RobotSpec, model: RigidModel | None) -
     kp = spec.array("kp")
     loaded = (np.abs(weight) > 0.05 * spec.array("effort_limit")) & np.isfinite(result.lead) & (kp > 0)
     if not loaded.any():
-        return [note("probe", "gains", "not checked: no joint carries weight in this pose", "probe in a stretched pose")]
+        return [
+            note("probe", "gains", "not checked: no joint carries weight in this pose", "probe in a stretched pose")
+        ]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = weight / (kp * result.lead)
     found = []
@@ -315,7 +323,8 @@ def _stiffness(result: ProbeResult, spec: RobotSpec, model: RigidModel | None) -
             fault(
                 "probe",
                 "gains",
-                f"joint {joint + 1} ({spec.joint_names[joint]}) hangs {result.lead[joint]:.4f} rad below its target, {expected:.4f} by robot.toml's kp "
+                f"joint {joint + 1} ({spec.joint_names[joint]}) hangs {result.lead[joint]:.4f} rad below its target, "
+                f"{expected:.4f} by robot.toml's kp "
                 "and the model's weight: gain, zero or weight differs",
                 "check the servo's gain registers, its zero and the payload",
                 numbers={"gain over robot.toml's": float(ratio[joint])},

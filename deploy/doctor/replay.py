@@ -12,8 +12,8 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.bundle import Bundle, target_output
 
 from .findings import Finding, fault, note
-from .hypotheses import structured_orders
 from .observe import compare, observations
+from .orders import structured_orders
 from .signal_log import SignalLog
 from .view import OF_JOINTS
 

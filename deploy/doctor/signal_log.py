@@ -6,7 +6,7 @@ policy proposed, its action and its observation.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,6 @@ class SignalLog:
     proposed: np.ndarray | None = None  # (T, w) target that the policy gave
     action: np.ndarray | None = None  # (T, a) the network's
     observation: np.ndarray | None = None  # (T, d) that the network was shown
-    extra: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -154,7 +153,7 @@ def from_run(log: Log) -> SignalLog:
     ticks = log.ticks[(log.ticks["episode"] >= 0) & np.isfinite(log.ticks["joint_pos"]).all(axis=-1)]
     if len(ticks) == 0:
         raise LogError("the log holds no episode: no policy ran while it was recorded; record one with `isthmus run`")
-    episode, tick = ticks["episode"], ticks["tick"]
+    episode = ticks["episode"]
     begin = np.concatenate([[True], np.diff(episode) != 0])
     ids = {event.text for event in log.events if event.kind == "episode_begin"}
     return SignalLog(
@@ -177,5 +176,4 @@ def from_run(log: Log) -> SignalLog:
         executed=ticks["executed_target"],
         proposed=ticks["policy_target"],
         action=ticks["base_action"],
-        extra={"missed": float(ticks["missed"][-1] - ticks["missed"][0]), "ticks": float(tick[-1] - tick[0])},
     )

@@ -120,7 +120,7 @@ def _bound(contract: Contract, robot: RobotSpec, found: list[Finding]) -> Iterat
             return
         if own != contract.chain:
             yield fault(
-                "static", "kinematic chain", "the chain to the tip that the policy was trained with is not the one of this robot's model.xml",
+                "static", "kinematic chain", "the chain to the tip is not the one that the policy was trained with",
                 "use the model that the policy was trained with, or retrain", weight=44.0,
             )  # fmt: skip
 
@@ -133,7 +133,7 @@ def _gains(contract: Contract) -> Iterator[Finding]:
     soft = [joint.name for joint in driven if not joint.kp > 0]
     if soft:
         yield fault(
-            "static", "stiffness kp", f"kp of {', '.join(soft)} is 0: no position drive would move it (an exporter that read torque motors?)",
+            "static", "stiffness kp", f"kp of {', '.join(soft)} is 0: no position drive would move it (numbers of torque motors?)",
             "take the gains that training used", weight=43.0,
         )  # fmt: skip
     if len(driven) > 1 and all(joint.kp == 1.0 and abs(joint.kd) == 0.0 for joint in driven):
@@ -146,7 +146,7 @@ def _gains(contract: Contract) -> Iterator[Finding]:
     ]
     if wild:
         yield fault(
-            "static", "stiffness kp", f"kp of {', '.join(wild)} gives less than a twentieth of the effort limit over the joint's whole range",
+            "static", "stiffness kp", f"kp of {', '.join(wild)} gives less than a twentieth of the effort limit over its range",
             "look whether gains are in N m/rad", weight=42.0,
         )  # fmt: skip
     hard = [j.name for j in driven if j.effort_limit > 0 and j.kp > 0 and j.effort_limit / j.kp < np.radians(0.3)]
@@ -167,7 +167,7 @@ def _action(contract: Contract) -> Iterator[Finding]:
         joint: ContractJoint = joints[name]
         if isinstance(rule, JointPosition | JointIncrement) and size > 1.5 * (joint.upper - joint.lower):
             yield fault(
-                "static", "action scale", f"one unit of action moves {name} by {size:.3g}, more than its whole range: degrees where rad are meant?",
+                "static", "action scale", f"one unit of action moves {name} by {size:.3g}, more than its range: degrees, not rad?",
                 "look at action.scale", numbers={"range_rad": joint.upper - joint.lower}, weight=41.0,
             )  # fmt: skip
             return
@@ -189,7 +189,8 @@ def _printed(bundle: Bundle) -> Iterator[Finding]:
         if abs(value) < 20.0 * source.resolution and any(key in source.path for key in ("scale", "kp", "kd")):
             yield fault(
                 "static", source.path,
-                f"{source.path} = {value:g} was printed to {2 * source.resolution:g} in {source.source}: up to {source.resolution / max(abs(value), 1e-12):.0%} of it is lost",
+                f"{source.path} = {value:g} was printed to {2 * source.resolution:g} in {source.source}: "
+                f"up to {source.resolution / max(abs(value), 1e-12):.0%} of it is lost",
                 "take the number at full precision from the training configuration", weight=30.0,
             )  # fmt: skip
 
@@ -271,7 +272,7 @@ def _limits(contract: Contract, tables: dict[str, np.ndarray]) -> Iterator[Findi
     if outside.any():
         names = [j.name for j, o in zip(contract.joints, outside, strict=True) if o]
         yield fault(
-            "static", "distribution of joint_pos", f"training met {', '.join(names)} outside its own limits: other units, or another joint order",
+            "static", "distribution of joint_pos", f"training met {', '.join(names)} outside its limits: other units or joint order",
             "export again from the environment that was trained in", weight=38.0,
         )  # fmt: skip
 

@@ -93,7 +93,7 @@ def _rate(typical: float, period: float) -> Finding:
     return fault(
         "timing",
         "control rate",
-        f"the control rate is {words} the one of training{unit}: ticks come every {typical * 1e3:.3g} ms, trained with {period * 1e3:.3g} ms",
+        f"the control rate is {words} the one of training{unit}: a tick takes {typical * 1e3:.3g} ms, trained with {period * 1e3:.3g} ms",
         "run the loop at the contract's period",
         numbers={"period_s": typical, "trained_period_s": period},
         weight=40.0,
@@ -154,7 +154,7 @@ def _still(log: SignalLog, trained: Trained, name: str) -> list[Finding]:
             fault(
                 "stream",
                 name,
-                f"{name} comes anew only every {1.0 / max(1e-3, 1.0 - whole.mean()):.1f} ticks: its source is slower than the loop, or stale",
+                f"{name} comes anew only every {1.0 / max(1e-3, 1.0 - whole.mean()):.1f} ticks: its source is slow or stale",
                 "raise the rate of its source, or train with this age",
                 numbers={"share of ticks without news": float(whole.mean())},
                 weight=25.0,

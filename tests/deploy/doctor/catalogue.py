@@ -1,111 +1,32 @@
 """The catalogue: classes of mistakes between training and robot that people have made, on five robots."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
-import torch
+from catalogue_robot import DEGREES, ROBOT_FAULTS, times
 from faults import (
     BOTH,
-    DRIVER,
     Case,
     Fault,
-    Inject,
     between,
-    by_kind,
     by_time,
     every,
-    exchanged,
     executed,
     file,
     late,
     manifest,
     narrower,
     one_joint,
-    reorder,
-    robot,
     seen,
     signal,
     signals,
     stamps,
-    swap,
     weights,
     without,
     world_frame,
 )
 
-from isthmus.hardware.robot import load_robot
-from isthmus.sim.randomization import RandomTerm, Uniform
-from isthmus.sim.task import Task
-from isthmus.sim.world import World
-
-DEGREES = 180.0 / np.pi
-QUARTER = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # a body turned by 90 degrees about z, seen from within
-SIDES = exchanged(("FL", "FR"), ("RL", "RR"))
-ENDS = exchanged(("FL", "RL"), ("FR", "RR"))
-
-
-def fixed(parameter: str, *values: float) -> Callable[[Task], Task]:
-    """A task in which one parameter is what it is."""
-
-    def change(task: Task) -> Task:
-        rest = tuple(term for term in task.randomization if getattr(term, "parameter", "") != parameter)
-        low = values[0] if len(values) == 1 else values
-        return replace(task, randomization=(*rest, RandomTerm(parameter=parameter, distribution=Uniform(low=low, high=low))))  # pyright: ignore[reportArgumentType]
-
-    return change
-
-
-def real(task: Callable[[Task], Task] = lambda t: t, world: Callable[[World], None] = lambda w: None) -> Inject:
-    """A robot that is really so, under the policy."""
-    return lambda case: replace(case, log=replace(case.good.elsewhere(task=task, world=world)))
-
-
-def encoder(joint: int, offset: float) -> Inject:
-    """An encoder whose zero is off; the servo's loop runs on what it reads."""
-
-    def change(world: World) -> None:
-        world.parameters["encoder_offset_rad"][:] = torch.eye(world.num_joints)[joint] * offset
-        world.reset(torch.arange(world.num_envs))
-
-    return real(once("encoder_offset_rad"), change)
-
-
-def once(parameter: str) -> Callable[[Task], Task]:
-    """A task in which one parameter is drawn but once, so that it stays what it is made."""
-
-    def change(task: Task) -> Task:
-        terms = tuple(
-            replace(t, when="build") if getattr(t, "parameter", "") == parameter else t for t in task.randomization
-        )
-        return replace(task, randomization=terms)
-
-    return change
-
-
-def strong(factor: float) -> Inject:
-    """Drives whose gains are not those of robot.toml, without a word of it anywhere."""
-
-    return real(fixed("gain_scale", factor))
-
-
-def other_robot(case: Case) -> Case:
-    return replace(case, robot=load_robot("hand"))
-
-
-def renamed(case: Case) -> Case:
-    joints = tuple(replace(j, name=j.name.replace("_joint", "").upper()) for j in case.robot.joints)
-    return replace(case, robot=replace(case.robot, joints=joints))
-
-
-def motor_gains(values: dict) -> None:  # pyright: ignore[reportMissingTypeArgument]
-    for joint in values["contract"]["joints"]:
-        joint["kp"], joint["kd"] = 1.0, -0.0
-
-
-def rounded(values: dict) -> None:  # pyright: ignore[reportMissingTypeArgument]
-    values["contract"]["action"]["scale"] = 0.001
-    values["sources"] = [{"path": "action.scale", "source": "policy.onnx: action_scale", "resolution": 0.0005}]
+QUARTER = np.array(
+    [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+)  # a body turned by 90 degrees about z, seen from within
 
 
 def reversed_history(values: dict) -> None:  # pyright: ignore[reportMissingTypeArgument]
@@ -154,127 +75,250 @@ def held(values: np.ndarray) -> np.ndarray:
     return values[(np.arange(len(values)) // 2) * 2]
 
 
-def smoothed(values: np.ndarray) -> np.ndarray:
-    out, now = np.empty_like(values), values[0]
-    for tick, value in enumerate(values):
-        now = now + 0.15 * (value - now)
-        out[tick] = now
-    return out
-
-
-def times(factor: float) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: values * factor
-
-
 def tilted(case: Case) -> Case:
     c, s = np.cos(0.6), np.sin(0.6)
     turn = np.array([[c, 0.0, -s], [0.0, 1.0, 0.0], [s, 0.0, c]])
     return signals(lambda v: v @ turn.T, "gyro", "gravity")(case)
 
 
-PHYSICAL_GAIN = r"gain|stiff|kp"
 FAULTS: tuple[Fault, ...] = (
-    # order and names
-    Fault(name="two joints swapped in what is read", on="sway", words=(r"joints 2 and 6 .*swapped",), inject=swap(1, 5, *BOTH)),
-    Fault(name="two joints swapped in the driver", on="sway", words=(r"joints 1 and 3 .*swapped",), inject=swap(0, 2, *DRIVER)),
-    Fault(name="two arm joints swapped in what is read", on="reach", words=(r"joints 2 and 3 .*swapped",), inject=swap(1, 2, *BOTH)),
-    Fault(name="two arm joints swapped in the driver", on="reach", words=(r"joints 2 and 4 .*swapped",), inject=swap(1, 3, *DRIVER)),
-    Fault(name="two fingers' joints swapped", on="hand", words=(r"joints 6 and 11 .*swapped",), inject=swap(5, 10, *BOTH)),
-    Fault(name="joints of another simulator's order", on="sway", words=(r"kind|limb|order",), inject=reorder(by_kind, *BOTH)),
-    Fault(name="joints in reverse order", on="reach", words=(r"reverse",), inject=reorder(lambda n: list(range(len(n)))[::-1], *BOTH)),
-    Fault(name="joints in alphabetical order", on="hand", words=(r"alphabetical",), inject=reorder(lambda n: sorted(range(len(n)), key=lambda k: n[k]), *BOTH)),
-    Fault(name="joints shifted by one place", on="sway", words=(r"shifted by one",), inject=reorder(lambda n: [(k + 1) % len(n) for k in range(len(n))], *BOTH)),
-    Fault(name="left and right legs swapped in the driver", on="sway", words=(r"left and right",), inject=reorder(SIDES, *DRIVER)),
-    Fault(name="left and right legs swapped in what is read", on="sway", words=(r"left and right",), inject=reorder(SIDES, *BOTH)),
-    Fault(name="front and rear legs swapped in the driver", on="sway", words=(r"front and rear",), inject=reorder(ENDS, *DRIVER)),
-    Fault(name="velocities in another order than positions", on="sway", words=(r"joint_vel",), inject=reorder(by_kind, "joint_vel")),
-    Fault(name="targets written in another order", on="sway", words=(r"swapped|limbs are in another order",), inject=executed(lambda v: v[:, [3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 10, 11]])),
-    Fault(name="joints renamed", on="sway", words=(r"joint names differ",), inject=renamed),
-    Fault(name="another robot", on="sway", words=(r"trained for robot",), inject=other_robot),
-    # gains and scales
-    Fault(name="gains of torque motors in the metadata", on="sway", words=(r"torque motors|kp is 1",), inject=manifest(motor_gains)),
-    Fault(name="stiffness halved in the robot's description", on="sway", words=(r"stiffness kp .*0\.5|stiffness kp .*half",), inject=robot(kp=times(0.5))),
-    Fault(name="damping left out", on="sway", words=(r"damping kd .*missing",), inject=robot(kd=times(0.0))),
-    Fault(name="effort limits of another motor", on="sway", words=(r"effort limit",), inject=robot(effort_limit=times(0.4))),
-    Fault(name="gains in another joint order", on="sway", words=(r"another joint order|effort limit",), inject=robot(effort_limit=lambda v: np.roll(v, 1))),
-    Fault(name="drives twice as stiff, nobody says so", on="sway", words=(PHYSICAL_GAIN,), inject=strong(2.2)),
-    Fault(name="drives half as stiff, nobody says so", on="sway", words=(PHYSICAL_GAIN,), inject=strong(0.4)),
-    Fault(name="arm's drives much softer, nobody says so", on="reach", words=(PHYSICAL_GAIN,), inject=strong(0.25)),
-    Fault(name="action scale left at a default", on="sway", words=(r"times as far",), inject=executed(lambda v: v[:1] + 0.55 * (v - v[:1]))),
-    Fault(name="action scale printed to three decimals", on="sway", words=(r"printed",), inject=manifest(rounded)),
-    Fault(name="targets smoothed by the robot's own filter", on="sway", words=(r"smoothed|filter|late|old",), inject=executed(smoothed)),
-    # default pose, zeros and limits
-    Fault(name="another default pose in the robot's description", on="sway", words=(r"default pose",), inject=robot(default_pos=lambda v: v + np.tile([0.0, 0.1, -0.1], 4))),
-    Fault(name="default pose in another joint order", on="sway", words=(r"another joint order",), inject=robot(default_pos=lambda v: v[[0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]])),
-    Fault(name="default pose in degrees", on="sway", words=(r"degrees",), inject=robot(default_pos=times(DEGREES))),
-    Fault(name="driver gives angles relative to the default pose", on="sway", words=(r"relative to the default",), inject=lambda c: signal("joint_pos", lambda v: v - c.robot.array("default_pos"))(c)),
-    Fault(name="limits of another specimen", on="reach", words=(r"limit",), inject=robot(upper=lambda v: v - 0.2)),
-    Fault(name="one encoder 0.2 rad off in what is read", on="sway", words=(r"joint 5 .*off by",), inject=one_joint("joint_pos", 4, lambda v: v + 0.2)),
-    Fault(name="one hip encoder 0.2 rad off", on="sway", words=(r"off by",), inject=encoder(3, 0.2)),
-    Fault(name="one thigh encoder 0.25 rad off", on="sway", words=(r"off by",), inject=encoder(7, 0.25)),
-    Fault(name="one arm encoder off by a quarter turn", on="reach", words=(r"joint 3 .*off by",), inject=one_joint("joint_pos", 2, lambda v: v + np.pi / 2, "joint_target", "executed")),
-    Fault(name="one joint's sign turned round", on="sway", words=(r"sign of joint 6",), inject=one_joint("joint_pos", 5, lambda v: -v, "joint_vel")),
-    Fault(name="one arm joint's sign turned round in the driver", on="reach", words=(r"sign of joint 2",), inject=one_joint("joint_pos", 1, lambda v: -v, "joint_vel", "joint_target", "executed")),
-    Fault(name="one velocity's sign turned round", on="reach", words=(r"sign of joint 1 .*joint_vel",), inject=one_joint("joint_vel", 0, lambda v: -v)),
-    Fault(name="an encoder wraps inside the range", on="reach", words=(r"turn|wrap",), inject=one_joint("joint_pos", 0, lambda v: np.where(v > np.median(v), v - 2 * np.pi, v))),
+    *ROBOT_FAULTS,
     # units
-    Fault(name="gyro in degrees a second", on="sway", words=(r"gyro .*degrees",), inject=signal("gyro", times(DEGREES))),
+    Fault(
+        name="gyro in degrees a second", on="sway", words=(r"gyro .*degrees",), inject=signal("gyro", times(DEGREES))
+    ),
     Fault(name="joint angles in degrees", on="reach", words=(r"degrees",), inject=signals(times(DEGREES), *BOTH)),
-    Fault(name="joint velocities in degrees a second", on="hand", words=(r"joint_vel .*degrees",), inject=signal("joint_vel", times(DEGREES))),
-    Fault(name="joint velocities in turns a minute", on="sway", words=(r"joint_vel .*turns a minute",), inject=signal("joint_vel", times(60 / (2 * np.pi)))),
+    Fault(
+        name="joint velocities in degrees a second",
+        on="hand",
+        words=(r"joint_vel .*degrees",),
+        inject=signal("joint_vel", times(DEGREES)),
+    ),
+    Fault(
+        name="joint velocities in turns a minute",
+        on="sway",
+        words=(r"joint_vel .*turns a minute",),
+        inject=signal("joint_vel", times(60 / (2 * np.pi))),
+    ),
     Fault(name="positions in mm", on="hover", words=(r"thousandths",), inject=signal("base_pos", times(1000.0))),
-    Fault(name="cart's position in cm", on="cart", words=(r"joint 1|hundredths|cm|slider",), inject=one_joint("joint_pos", 0, lambda v: v * 100.0)),
-    Fault(name="rotor speeds in turns a minute", on="hover", words=(r"times as far|turns a minute",), inject=executed(times(60 / (2 * np.pi)))),
-    Fault(name="command in mm", on="reach", words=(r"command.target .*thousandths|command.target",), inject=signal("command.target", times(1000.0))),
+    Fault(
+        name="cart's position in cm",
+        on="cart",
+        words=(r"joint 1|hundredths|cm|slider",),
+        inject=one_joint("joint_pos", 0, lambda v: v * 100.0),
+    ),
+    Fault(
+        name="rotor speeds in turns a minute",
+        on="hover",
+        words=(r"times as far|turns a minute",),
+        inject=executed(times(60 / (2 * np.pi))),
+    ),
+    Fault(
+        name="command in mm",
+        on="reach",
+        words=(r"command.target .*thousandths|command.target",),
+        inject=signal("command.target", times(1000.0)),
+    ),
     # IMU and frames
-    Fault(name="gravity points up", on="sway", words=(r"sign is turned round|180 degrees|sign of",), inject=signal("gravity", lambda v: -v)),
-    Fault(name="accelerometer in place of gravity's direction", on="sway", words=(r"9\.81",), inject=signal("gravity", times(9.81))),
-    Fault(name="IMU turned by 90 degrees about z", on="sway", words=(r"IMU sits turned by 90 degrees about z",), inject=signals(lambda v: v @ QUARTER.T, "gyro", "gravity")),
-    Fault(name="IMU upside down", on="sway", words=(r"180 degrees|turned",), inject=signals(lambda v: v * np.array([1.0, -1.0, -1.0]), "gyro", "gravity")),
+    Fault(
+        name="gravity points up",
+        on="sway",
+        words=(r"sign is turned round|180 degrees|sign of",),
+        inject=signal("gravity", lambda v: -v),
+    ),
+    Fault(
+        name="accelerometer in place of gravity's direction",
+        on="sway",
+        words=(r"9\.81",),
+        inject=signal("gravity", times(9.81)),
+    ),
+    Fault(
+        name="IMU turned by 90 degrees about z",
+        on="sway",
+        words=(r"IMU sits turned by 90 degrees about z",),
+        inject=signals(lambda v: v @ QUARTER.T, "gyro", "gravity"),
+    ),
+    Fault(
+        name="IMU upside down",
+        on="sway",
+        words=(r"180 degrees|turned",),
+        inject=signals(lambda v: v * np.array([1.0, -1.0, -1.0]), "gyro", "gravity"),
+    ),
     Fault(name="gravity of another body", on="sway", words=(r"IMU sits turned|turned by",), inject=tilted),
-    Fault(name="gyro axes exchanged", on="sway", words=(r"gyro: its axes",), inject=signal("gyro", lambda v: v[:, [1, 0, 2]])),
-    Fault(name="gyro axis turned round", on="sway", words=(r"gyro: the sign of x",), inject=signal("gyro", lambda v: v * np.array([-1.0, 1.0, 1.0]))),
-    Fault(name="gyro with a large bias", on="sway", words=(r"bias",), inject=signal("gyro", lambda v: v + np.array([0.0, 0.8, 0.0]))),
-    Fault(name="quaternion as xyzw", on="hover", words=(r"xyzw",), inject=signal("base_quat", lambda v: v[:, [1, 2, 3, 0]])),
-    Fault(name="quaternion of world to body", on="hover", words=(r"inverse|world -> body",), inject=signal("base_quat", lambda v: v * np.array([1.0, -1.0, -1.0, -1.0]))),
+    Fault(
+        name="gyro axes exchanged",
+        on="sway",
+        words=(r"gyro: its axes",),
+        inject=signal("gyro", lambda v: v[:, [1, 0, 2]]),
+    ),
+    Fault(
+        name="gyro axis turned round",
+        on="sway",
+        words=(r"gyro: the sign of x",),
+        inject=signal("gyro", lambda v: v * np.array([-1.0, 1.0, 1.0])),
+    ),
+    Fault(
+        name="gyro with a large bias",
+        on="sway",
+        words=(r"bias",),
+        inject=signal("gyro", lambda v: v + np.array([0.0, 0.8, 0.0])),
+    ),
+    Fault(
+        name="quaternion as xyzw",
+        on="hover",
+        words=(r"xyzw",),
+        inject=signal("base_quat", lambda v: v[:, [1, 2, 3, 0]]),
+    ),
+    Fault(
+        name="quaternion of world to body",
+        on="hover",
+        words=(r"inverse|world -> body",),
+        inject=signal("base_quat", lambda v: v * np.array([1.0, -1.0, -1.0, -1.0])),
+    ),
     Fault(name="velocity in the world's frame", on="hover", words=(r"base_lin_vel .*world",), inject=world_frame),
-    Fault(name="rotors in another order", on="hover", words=(r"swapped|order|rotor",), inject=executed(lambda v: v[:, [1, 0, 2, 3]])),
+    Fault(
+        name="rotors in another order",
+        on="hover",
+        words=(r"swapped|order|rotor",),
+        inject=executed(lambda v: v[:, [1, 0, 2, 3]]),
+    ),
     # histories, terms, networks
-    Fault(name="history reversed in what the network was shown", on="hand", words=(r"history reversed",), inject=seen("joint_pos", lambda v: v[:, ::-1])),
-    Fault(name="history reversed between contract and graph", on="hand", words=(r"history reversed",), inject=manifest(reversed_history)),
-    Fault(name="history by time instead of by term", on="hand", words=(r"by time instead of by term|another order",), inject=by_time),
+    Fault(
+        name="history reversed in what the network was shown",
+        on="hand",
+        words=(r"history reversed",),
+        inject=seen("joint_pos", lambda v: v[:, ::-1]),
+    ),
+    Fault(
+        name="history reversed between contract and graph",
+        on="hand",
+        words=(r"history reversed",),
+        inject=manifest(reversed_history),
+    ),
+    Fault(
+        name="history by time instead of by term",
+        on="hand",
+        words=(r"by time instead of by term|another order",),
+        inject=by_time,
+    ),
     Fault(name="history left out", on="hand", words=(r"history or a term is missing",), inject=narrower),
     Fault(name="history filled with zeros", on="hand", words=(r"start|fill",), inject=manifest(zero_filled)),
-    Fault(name="last action fed back after the limiter", on="sway", words=(r"last_action",), inject=seen("last_action", lambda v: np.clip(v, -0.1, 0.1))),
-    Fault(name="phase one tick late", on="sway", words=(r"phase_sin.* one tick late",), inject=seen("phase_sin", lambda v: np.concatenate([v[:1], v[:-1]]))),
-    Fault(name="command multiplied by nothing", on="sway", words=(r"command.*scaled by 0",), inject=seen("command", lambda v: 0.0 * v)),
-    Fault(name="observation scale left out of the contract", on="sway", words=(r"gyro.*scaled",), inject=manifest(scaled_term)),
-    Fault(name="a signal that nobody provides", on="hover", words=(r"lacks base_lin_vel",), inject=without("base_lin_vel")),
-    Fault(name="default pose left out of the contract", on="sway", words=(r"default pose",), inject=manifest(default_pose)),
+    Fault(
+        name="last action fed back after the limiter",
+        on="sway",
+        words=(r"last_action",),
+        inject=seen("last_action", lambda v: np.clip(v, -0.1, 0.1)),
+    ),
+    Fault(
+        name="phase one tick late",
+        on="sway",
+        words=(r"phase_sin.* one tick late",),
+        inject=seen("phase_sin", lambda v: np.concatenate([v[:1], v[:-1]])),
+    ),
+    Fault(
+        name="command multiplied by nothing",
+        on="sway",
+        words=(r"command.*scaled by 0",),
+        inject=seen("command", lambda v: 0.0 * v),
+    ),
+    Fault(
+        name="observation scale left out of the contract",
+        on="sway",
+        words=(r"gyro.*scaled",),
+        inject=manifest(scaled_term),
+    ),
+    Fault(
+        name="a signal that nobody provides", on="hover", words=(r"lacks base_lin_vel",), inject=without("base_lin_vel")
+    ),
+    Fault(
+        name="default pose left out of the contract", on="sway", words=(r"default pose",), inject=manifest(default_pose)
+    ),
     # files
-    Fault(name="weights in another file", on="reach", words=(r"damaged|not an ONNX",), inject=file(lambda data: data[: len(data) // 3])),
-    Fault(name="an edited manifest", on="reach", words=(r"damaged or was edited",), inject=file(lambda data: data.replace(b'"kp": 17.8', b'"kp": 27.8'))),
+    Fault(
+        name="weights in another file",
+        on="reach",
+        words=(r"damaged|not an ONNX",),
+        inject=file(lambda data: data[: len(data) // 3]),
+    ),
+    Fault(
+        name="an edited manifest",
+        on="reach",
+        words=(r"damaged or was edited",),
+        inject=file(lambda data: data.replace(b'"kp": 17.8', b'"kp": 27.8')),
+    ),
     Fault(name="a normaliser that was not exported", on="sway", words=(r"golden row",), inject=weights(times(1.3))),
     Fault(name="weights that are not finite", on="sway", words=(r"golden row",), inject=weights(lambda v: v * np.nan)),
-    Fault(name="recurrent state not carried", on="hand", words=(r"graph inputs|state",), inject=manifest(lambda v: v.update(states=v["states"][:-1]))),
-    Fault(name="an older manifest's format", on="reach", words=(r"schema",), inject=manifest(lambda v: v.update(schema=99))),
+    Fault(
+        name="recurrent state not carried",
+        on="hand",
+        words=(r"graph inputs|state",),
+        inject=manifest(lambda v: v.update(states=v["states"][:-1])),
+    ),
+    Fault(
+        name="an older manifest's format",
+        on="reach",
+        words=(r"schema",),
+        inject=manifest(lambda v: v.update(schema=99)),
+    ),
     # time
     Fault(name="control rate halved", on="sway", words=(r"control rate is half",), inject=every(2, true_stamps=True)),
     Fault(name="control rate doubled", on="sway", words=(r"control rate is twice",), inject=between(true_stamps=True)),
-    Fault(name="control rate halved, stamps made up", on="sway", words=(r"half the rate",), inject=every(2, true_stamps=False)),
-    Fault(name="control rate doubled, stamps made up", on="hand", words=(r"twice the rate",), inject=between(true_stamps=False)),
-    Fault(name="arm's control rate halved, stamps made up", on="reach", words=(r"half the rate",), inject=every(2, true_stamps=False)),
+    Fault(
+        name="control rate halved, stamps made up",
+        on="sway",
+        words=(r"half the rate",),
+        inject=every(2, true_stamps=False),
+    ),
+    Fault(
+        name="control rate doubled, stamps made up",
+        on="hand",
+        words=(r"twice the rate",),
+        inject=between(true_stamps=False),
+    ),
+    Fault(
+        name="arm's control rate halved, stamps made up",
+        on="reach",
+        words=(r"half the rate",),
+        inject=every(2, true_stamps=False),
+    ),
     Fault(name="ticks come irregularly", on="sway", words=(r"irregular|jitter",), inject=stamps(shake)),
     Fault(name="a delay instead of a deadline", on="reach", words=(r"missed|rate",), inject=stamps(skipping)),
-    Fault(name="two clocks mixed", on="reach", words=(r"clock",), inject=stamps(lambda v: np.where(np.arange(len(v)) % 2, v - 10**9, v))),
+    Fault(
+        name="two clocks mixed",
+        on="reach",
+        words=(r"clock",),
+        inject=stamps(lambda v: np.where(np.arange(len(v)) % 2, v - 10**9, v)),
+    ),
     Fault(name="joint readings 0.1 s old", on="reach", words=(r"old",), inject=late(5, *BOTH)),
     Fault(name="gyro 0.14 s old", on="sway", words=(r"gyro .*old",), inject=late(7, "gyro")),
     Fault(name="IMU at half the rate", on="sway", words=(r"anew only every",), inject=signals(held, "gyro", "gravity")),
-    Fault(name="a dead encoder", on="reach", words=(r"joint 2 .*frozen",), inject=one_joint("joint_pos", 1, lambda v: 0 * v + v[0])),
+    Fault(
+        name="a dead encoder",
+        on="reach",
+        words=(r"joint 2 .*frozen",),
+        inject=one_joint("joint_pos", 1, lambda v: 0 * v + v[0]),
+    ),
     Fault(name="a frozen gyro", on="sway", words=(r"gyro is frozen",), inject=signal("gyro", lambda v: 0 * v + v[0])),
     Fault(name="readings that are not finite", on="sway", words=(r"not finite",), inject=signal("gyro", lost)),
     Fault(name="broken packets", on="sway", words=(r"spikes",), inject=signal("gyro", spiked)),
-    Fault(name="cart's force with the wrong sign", on="cart", words=(r"sign|-1 times|wrong way",), inject=executed(times(-1.0))),
-    Fault(name="pole's sign turned round", on="cart", words=(r"sign of joint 2",), inject=one_joint("joint_pos", 1, lambda v: -v, "joint_vel")),
-    Fault(name="start far from training's", on="sway", words=(r"begins tilted|start",), inject=lambda c: c.read_as(gravity=np.vstack([np.tile([0.0, 0.8, -0.6], (3, 1)), c.log.signals["gravity"][3:]]))),
+    Fault(
+        name="cart's force with the wrong sign",
+        on="cart",
+        words=(r"sign|-1 times|wrong way",),
+        inject=executed(times(-1.0)),
+    ),
+    Fault(
+        name="pole's sign turned round",
+        on="cart",
+        words=(r"sign of joint 2",),
+        inject=one_joint("joint_pos", 1, lambda v: -v, "joint_vel"),
+    ),
+    Fault(
+        name="start far from training's",
+        on="sway",
+        words=(r"begins tilted|start",),
+        inject=lambda c: c.read_as(
+            gravity=np.vstack([np.tile([0.0, 0.8, -0.6], (3, 1)), c.log.signals["gravity"][3:]])
+        ),
+    ),
 )

@@ -304,7 +304,10 @@ def weights(change: Callable[[np.ndarray], np.ndarray]) -> Inject:
 
     def edit(data: bytes) -> bytes:
         model = onnx.load_from_string(data)
-        biggest = max((t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT), key=lambda tensor: int(np.prod(tensor.dims)))
+        biggest = max(
+            (t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT),
+            key=lambda tensor: int(np.prod(tensor.dims)),
+        )
         values = onnx.numpy_helper.to_array(biggest)
         biggest.CopyFrom(onnx.numpy_helper.from_array(change(values).astype(values.dtype), biggest.name))
         return seal(model.SerializeToString())
