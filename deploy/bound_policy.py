@@ -44,8 +44,9 @@ class BoundPolicy:
         self.gate_prob = 0.0
         self.gate = 0.0
         self.inference_us = 0.0
-        self._signals = {name: np.zeros(len(self._indices)) for name in ("joint_pos", "joint_vel", "joint_target")}
-        self._signals["command.target"] = np.zeros(3)
+        own = {name: np.zeros(len(self._indices)) for name in ("joint_pos", "joint_vel", "joint_target")}
+        # A bundle's own arrays where it has them, so that nothing is copied twice.
+        self._signals = getattr(policy, "inputs", own | {"command.target": np.zeros(3)})
 
     def reset(self) -> None:
         """Forget history."""

@@ -84,10 +84,11 @@ def act(nodes: NodeList, contract: Contract, action: str) -> str:
     """Add the target that a network's action becomes, named as the contract's output, and next states of what was done."""
     rule, done, widths = contract.action, action_plan(contract), state_widths(contract)
     action = first_of_chunk(nodes, contract, action)
-    clipped = nodes.bounded(action, done.clip_low, done.clip_high)
-    for name, value in ((plan.LAST_ACTION, clipped), (plan.LAST_ACTION_RAW, action)):
-        if name in widths:
-            nodes.add("Identity", value, name=f"next.{name}")
+    # A state's next value is named as it is made: a node that only renames costs as much as one that computes.
+    name = f"next.{plan.LAST_ACTION}" if plan.LAST_ACTION in widths else None
+    clipped = nodes.bounded(action, done.clip_low, done.clip_high, name=name)
+    if plan.LAST_ACTION_RAW in widths:
+        nodes.add("Identity", action, name=f"next.{plan.LAST_ACTION_RAW}")
     if plan.SMOOTHED in widths:
         share = nodes.constant(np.float32(rule.smoothing))
         step = nodes.add("Mul", nodes.add("Sub", clipped, f"state.{plan.SMOOTHED}"), share)
@@ -110,9 +111,9 @@ def add_target(nodes: NodeList, contract: Contract, clipped: str) -> str:
         target = nodes.shifted(nodes.add("Identity", total, name=f"next.{plan.INTEGRAL}"), done.offset)
     else:
         target = nodes.shifted(change, done.offset)
-    target = nodes.bounded(target, done.lower, done.upper)
+    target = nodes.bounded(target, done.lower, done.upper, name=name if done.drives_all else None)
     if done.drives_all:
-        return nodes.add("Identity", target, name=name)
+        return target
     others = "joint_target" if done.others is None else nodes.row(done.others)
     return nodes.add("Gather", nodes.concat([target, others]), nodes.constant(done.scatter), axis=1, name=name)
 

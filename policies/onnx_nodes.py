@@ -60,15 +60,17 @@ class NodeList:
             return self.add("Slice", value, *(self.constant(np.array([end])) for end in (start, stop, 1)))
         return self.add("Gather", value, self.constant(np.array(places, dtype=np.int64)), axis=1)
 
-    def bounded(self, value: str, lower: np.ndarray, upper: np.ndarray) -> str:
-        """Within bounds (w,); infinite ones bound nothing."""
+    def bounded(self, value: str, lower: np.ndarray, upper: np.ndarray, name: str | None = None) -> str:
+        """Within bounds (w,), called `name`; infinite ones bound nothing."""
         if np.isfinite(lower[0]) and np.isfinite(upper[0]) and np.ptp(lower) == 0 and np.ptp(upper) == 0:
-            return self.add("Clip", value, self.constant(np.float32(lower[0])), self.constant(np.float32(upper[0])))
-        for op, bound in (("Max", lower), ("Min", upper)):
-            if np.isfinite(bound).any():
-                # A finite number, so that NaN * bound and printing behave: the largest that float32 has.
-                value = self.add(op, value, self.row(np.nan_to_num(bound.astype(np.float32))))
-        return value
+            ends = (self.constant(np.float32(lower[0])), self.constant(np.float32(upper[0])))
+            return self.add("Clip", value, *ends, name=name)
+        ops = [(op, bound) for op, bound in (("Max", lower), ("Min", upper)) if np.isfinite(bound).any()]
+        for op, bound in ops:
+            # Finite numbers, the largest that float32 has: runtimes and compilers treat infinity in their own ways.
+            row = self.row(np.nan_to_num(bound.astype(np.float32)))
+            value = self.add(op, value, row, name=name if op == ops[-1][0] else None)
+        return value if ops or name is None else self.add("Identity", value, name=name)
 
     def row(self, numbers: np.ndarray) -> str:
         """A constant of shape (1, w)."""
