@@ -21,6 +21,7 @@ from .commands.calibrate import Calibrate
 from .commands.compare import Compare
 from .commands.correct import Correct
 from .commands.demo import Demo
+from .commands.doctor import Doctor
 from .commands.export import Export
 from .commands.export_c import ExportC
 from .commands.export_flavour import ExportHolosoma, ExportMjlab
@@ -81,6 +82,7 @@ Command = (
         Bundles,
         subcommand("bundle", prefix_name=False, description="Look at a bundle, check it, compare two, sign one."),
     ]
+    | Annotated[Doctor, subcommand("doctor", prefix_name=False)]
     | Annotated[Run, subcommand("run", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]
     | Annotated[Correct, subcommand("correct", prefix_name=False)]
@@ -104,7 +106,7 @@ COMMAND_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Comm
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; exits with 0 when it did what was asked (`compare` with 1 for a no), 2 with the cause on stderr when not."""
+    """Run a command; exits with 0 when it did what was asked (`compare`, `doctor`: 1 for a no), 2 with the cause on stderr when not."""
     if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     words = sys.argv[1:] if arguments is None else arguments
