@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
@@ -41,6 +42,7 @@ def local_fit(values: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, 
     return inner, (smooth[2:] - smooth[:-2]) / (2.0 * step), (smooth[2:] - 2.0 * inner + smooth[:-2]) / step**2
 
 
+@lru_cache(maxsize=2)  # two laws ask for the same
 def balance(view: View) -> Balance | None:
     """None where the robot is not fixed to the world, or the log too short."""
     view = view.shown(_MOST)
@@ -121,49 +123,63 @@ class Gains:
 
 
 def fit_gains(view: View, found: Balance, lag: int, payload: float, *, prior: float) -> Gains:
-    """Least squares of the drive's scale and friction on each joint; `prior`: how far from 1 a scale usually is."""
+    """Least squares of the drive's scale and friction on each joint; `prior`: how far from 1 a scale usually is.
+
+    With a prior below 1 a scale is kept within 0.45 .. 2.2, so that nothing absurd explains a motion; unless the robot touches
+    things, which push too.
+    """
     assert view.model is not None
-    n = found.taken.shape[1]
-    taken, given = found.taken + payload * found.per_kg, found.given[lag]
-    scale, clean, error, viscous, coulomb, rubbed = (np.zeros(n) for _ in range(6))
-    residual = np.zeros_like(taken)
-    for j in range(n):
-        body = view.model.of_joint(j)
-        features = np.stack([given[:, j], -found.vel[:, j], -np.tanh(found.vel[:, j] / _SLOW)], axis=-1)
-        expected = np.array([1.0, body.damping, body.friction])
-        spread = np.array([prior, body.damping + 1e-3, 1.5 * body.friction + 1e-3])
-        noise = 0.02 * np.std(taken[:, j]) + 0.2 * np.std(given[:, j]) + 1e-6
-        normal = features.T @ features / noise**2 * 0.2 + np.diag(
-            1.0 / spread**2
-        )  # a fifth of the ticks is independent
-        rest = taken[:, j] - features @ expected
-        step = np.linalg.solve(normal, features.T @ rest / noise**2 * 0.2)
-        scale[j], viscous[j], coulomb[j] = expected + step
-        rubbed[j] = np.std(features[:, 1:] @ (expected + step)[1:])
-        residual[:, j] = rest - features @ step
-        clean[j] = _total_scale(np.column_stack([taken[:, j], features]))
-        error[j] = np.sqrt(np.linalg.inv(normal)[0, 0]) * max(1.0, np.std(residual[:, j]) / noise)
+    taken, given = (found.taken + payload * found.per_kg).T, found.given[lag].T  # (n, T)
+    features = np.stack([given, -found.vel.T, -np.tanh(found.vel.T / _SLOW)], axis=-1)  # (n, T, 3)
+    links = [view.model.of_joint(j) for j in range(len(taken))]
+    expected = np.array([[1.0, link.damping, link.friction] for link in links])
+    spread = np.array([[prior, link.damping + 1e-3, 1.5 * link.friction + 1e-3] for link in links])
+    noise = 0.02 * taken.std(1) + 0.2 * given.std(1) + 1e-6
+    scaled = 0.2 / noise[:, None] ** 2  # a fifth of the ticks is independent
+    normal = (features.transpose(0, 2, 1) @ features) * scaled[..., None] + _diagonal(1.0 / spread**2)
+    rest = taken - (features @ expected[..., None])[..., 0]
+    step = np.linalg.solve(normal, ((features.transpose(0, 2, 1) @ rest[..., None])[..., 0] * scaled)[..., None])[
+        ..., 0
+    ]
+    if prior < 1.0 and not view.robot.contact_bodies:
+        kept = np.clip(expected[:, 0] + step[:, 0], 0.45, 2.2) - expected[:, 0]
+        others = rest - features[..., 0] * kept[:, None]
+        inner, push = normal[:, 1:, 1:], features[..., 1:].transpose(0, 2, 1) @ others[..., None] * scaled[..., None]
+        step = np.column_stack([kept, np.linalg.solve(inner, push)[..., 0]])
+    fitted = expected + step
+    residual = rest - (features @ step[..., None])[..., 0]
+    error = np.sqrt(np.linalg.inv(normal)[:, 0, 0]) * np.maximum(1.0, residual.std(1) / noise)
     return Gains(
         lag=0.5 * (lag + 1),
         payload=payload,
-        scale=scale,
-        scale_if_clean=clean,
+        scale=fitted[:, 0],
+        scale_if_clean=_total_scale(np.concatenate([taken[..., None], features], axis=-1)),
         error=error,
-        viscous=viscous,
-        coulomb=coulomb,
+        viscous=fitted[:, 1],
+        coulomb=fitted[:, 2],
         free=np.array([joint.drive == "passive" for joint in view.robot.joints]),
         weight=found.weight,
-        rubbed=rubbed,
-        residual=residual,
-        taken=taken,
+        rubbed=(features[..., 1:] @ fitted[:, 1:, None])[..., 0].std(1),
+        residual=residual.T,
+        taken=taken.T,
     )
 
 
-def _total_scale(columns: np.ndarray) -> float:
-    """Second over first coefficient of the line that all columns fit best, each as noisy as it is large (total least squares)."""
-    sizes = np.maximum(np.std(columns, axis=0), 1e-9)
-    normal = np.linalg.svd((columns - columns.mean(0)) / sizes, full_matrices=False)[2][-1] / sizes
-    return float(-normal[1] / normal[0]) if abs(normal[0]) > 1e-9 else 1e3
+def _diagonal(values: np.ndarray) -> np.ndarray:
+    """(n, 3) -> (n, 3, 3)."""
+    return values[..., None] * np.eye(values.shape[-1])
+
+
+def _total_scale(columns: np.ndarray) -> np.ndarray:
+    """Second over first coefficient of the line that all columns fit best, each as noisy as it is large (total least squares).
+
+    (n, T, 4) -> (n,).
+    """
+    sizes = np.maximum(columns.std(1), 1e-9)
+    centred = (columns - columns.mean(1, keepdims=True)) / sizes[:, None]
+    normal = np.linalg.eigh(centred.transpose(0, 2, 1) @ centred)[1][..., 0] / sizes
+    first = np.where(np.abs(normal[:, 0]) > 1e-9, normal[:, 0], np.nan)
+    return np.nan_to_num(-normal[:, 1] / first, nan=1e3)
 
 
 def best_fit(view: View, *, prior: float = 0.35) -> Gains | None:

@@ -168,7 +168,7 @@ def _joint_offsets(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
                     _link(of_pos),
                     of_pos,
                     lambda v, s=size: v - s,
-                    cost=0.25 + cost,
+                    cost=0.2 + cost,
                 )
         for size, what in (
             (-default, "are given relative to the default pose"),

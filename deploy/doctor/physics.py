@@ -16,7 +16,7 @@ BROKEN = 1.4  # misfit from which on a law counts as broken
 _SLOW = {law.name for law in (*LEG_LAWS, *EFFORT_LAWS)}
 _EFFORT, _DOUBTFUL = "motion takes what drives give", 0.6
 _PART = 320  # ticks that hypotheses are tried on where they show what the whole log shows
-_SHORTLIST = 40  # hypotheses that slow laws are asked about
+_SHORTLIST = 15  # hypotheses that slow laws are asked about
 _OFFSET, _OFFSET_SHARE = 0.16, 0.2  # rad, and share of the misfit, from which on an encoder counts as off
 Misfits = Mapping[str, np.ndarray]
 
@@ -62,7 +62,11 @@ def make_test(view: View, golden: View | None) -> Test:
 def cost(misfits: Misfits) -> float:
     """How badly a log keeps laws: what is usual hardly counts, and no law counts for everything."""
     return float(
-        sum(np.log1p(np.maximum(m - 0.3, 0.0) ** 2).sum() + 0.02 * np.minimum(m, 1.0).sum() for m in misfits.values())
+        sum(
+            (3.0 if name in _SLOW else 1.0) * np.log1p(np.maximum(m - 0.2, 0.0) ** 2).sum()
+            + 0.02 * np.minimum(m, 1.0).sum()
+            for name, m in misfits.items()
+        )
     )
 
 
@@ -150,7 +154,7 @@ def explain(
         after = {**{n: m for n, m in now.items() if n not in _SLOW}, **fast.misfits(changed, hypothesis.changes)}
         ranked.append((cost(after) + hypothesis.cost, hypothesis, changed, after))
     ranked.sort(key=lambda entry: entry[0])
-    kept = ranked[: _SHORTLIST if not _SLOW & needed.keys() else 3 * _SHORTLIST]
+    kept = ranked[: _SHORTLIST if not _SLOW & needed.keys() else 4 * _SHORTLIST]
     best: tuple[float, Hypothesis, dict[str, np.ndarray]] | None = None
     for first, hypothesis, changed, after in kept if slow.laws else ranked[:1]:
         least = first
