@@ -207,7 +207,7 @@ def motion_takes_effort(view: View) -> np.ndarray:
     size = np.where(
         gains.free, gains.weight, gains.taken
     )  # what a free joint takes is as large as weight and inertia each
-    return misfit(gains.residual, size, np.where(gains.free, 2.5 * noise, noise), 0.3)
+    return misfit(gains.residual, size, np.where(gains.free, 2.5 * noise, noise), 0.4)
 
 
 def gains_as_described(view: View) -> np.ndarray:

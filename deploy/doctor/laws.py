@@ -10,7 +10,10 @@ from itertools import permutations, product
 
 import numpy as np
 
+from isthmus.policies.contract import Contract
+
 from .rigid_body import GRAVITY, matrix
+from .trained import Range
 from .view import EXECUTED, View, misfit, roughness
 
 Check = Callable[[View], np.ndarray]
@@ -48,7 +51,7 @@ def joints_follow_targets(view: View) -> np.ndarray:
     driven = driven_joints(view)
     if view.contract.action.target != "joint_target" or target.shape != pos.shape:
         return np.zeros(0)
-    for lag in range(7):
+    for lag in range(6):
         at = view.pairs(k + lag)
         if len(at) < 20:
             break
@@ -90,19 +93,21 @@ def _turns(view: View, axis: np.ndarray) -> np.ndarray:
     if len(at) < 20:
         return np.zeros(0)
     moved = axis[at + k] - axis[at]
-
-    def left(gyro: np.ndarray) -> np.ndarray:
-        rate = -np.cross(gyro, axis) * view.step
-        summed = np.cumsum(np.vstack([np.zeros(3), rate]), axis=0)
-        return moved - (summed[at + k] - summed[at])
-
-    now = left(view.data["gyro"])
+    products = (view.data["gyro"][:, :, None] * axis[:, None, :]).reshape(-1, 9) * view.step
+    summed = np.cumsum(np.vstack([np.zeros(9), products]), axis=0)
+    turned = (summed[at + k] - summed[at]).reshape(-1, 3, 3)  # sums of gyro_i axis_j
+    now = moved - _crossed(turned)
     noise = 2.0 * np.max(roughness(axis, view.begin)) + 0.03
     found = misfit(now, moved, noise, 0.45)
     # However noisy: axes in another order or sense must not explain what is seen much better.
-    others = [float(np.square(left(view.data["gyro"] @ turn.T)).sum()) for turn in signed_axes()]
-    better = float(np.square(now).sum()) / max(min(others), 1e-12)
+    others = np.square(moved - _crossed(np.einsum("sij,tjk->stik", _SIGNED, turned))).sum((1, 2))
+    better = float(np.square(now).sum()) / max(float(others.min()), 1e-12)
     return np.maximum(found, 1.5 * (better - 1.0))
+
+
+def _crossed(sums: np.ndarray) -> np.ndarray:
+    """-gyro x axis from their products (..., 3, 3) -> (..., 3)."""
+    return -np.stack([sums[..., i, j] - sums[..., j, i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=-1)
 
 
 def signed_axes() -> list[np.ndarray]:
@@ -165,19 +170,33 @@ def as_trained(name: str) -> Check:
         if values.shape[1] != len(known.low):
             return np.full(len(known.low), 9.0)
         whole = view.trained.whole
-        width = np.maximum(known.high - known.low, 1e-3)
-        room = (0.15 if whole else 1.0) * width + 0.02 * np.maximum(np.abs(known.high), np.abs(known.low)) + 5e-3
-        beyond = np.maximum(known.low - room - values, 0.0) + np.maximum(values - known.high - room, 0.0)
+        low, high = asked_range(view.contract, name, known)
+        width = np.maximum(high - low, 1e-3)
+        room = (0.15 if whole else 1.0) * width + 0.02 * np.maximum(np.abs(high), np.abs(low)) + 5e-3
+        beyond = np.maximum(low - room - values, 0.0) + np.maximum(values - high - room, 0.0)
         outside = (beyond > 0).mean(0) / (0.3 if whole else 0.6)
         far = beyond.mean(0) / (0.5 * width + 1e-6) / (1.0 if whole else 3.0)
         found = np.maximum(outside, far)
         if name.startswith("command.") or not whole:
             return found
         # A whole signal that hardly moves where training shook it: another unit.
-        share = np.median(values.std(0) / np.maximum(known.spread, 1e-9))
+        share = float(np.median(values.std(0) / np.maximum(known.spread, 1e-9)))
+        if share > 0.1:
+            return found
         return np.maximum(found, np.log(0.1 / max(share, 1e-6)) / np.log(4.0) * moving(view, name))
 
     return check
+
+
+def asked_range(contract: Contract, name: str, known: Range) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest of training; of the command all that the contract allows."""
+    command = contract.command
+    if command is None or command.signal != name:
+        return known.low, known.high
+    if command.workspace is not None:
+        far, (low, high) = command.workspace.radius[1] + 0.1, command.workspace.height
+        return np.minimum(known.low, [-far, -far, low]), np.maximum(known.high, [far, far, high])
+    return np.minimum(known.low, command.low), np.maximum(known.high, command.high)
 
 
 def moving(view: View, name: str) -> bool:
@@ -202,6 +221,8 @@ def driven_joints(view: View) -> np.ndarray:
     driven = view.contract.action.joints
     return np.array([name in driven for name in view.robot.joint_names], dtype=bool)
 
+
+_SIGNED = np.stack(signed_axes())
 
 LAWS: tuple[Law, ...] = (
     Law(name="velocity is change of position", signals=("joint_pos", "joint_vel"), check=velocity_is_change),

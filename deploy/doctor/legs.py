@@ -4,7 +4,7 @@ They tie joints to the IMU by the robot's model, so that legs that are swapped, 
 and IMUs that sit turned show, however the policy behaves.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -100,11 +100,12 @@ class Evidence:
     moment_error: np.ndarray  # (3,)
 
 
-def evidence(view: View) -> Evidence | None:
-    """Of feet that carry weight from a tick to a fifth of a second later, and of the mean push."""
+def evidence(view: View, carries: np.ndarray | None = None) -> Evidence | None:
+    """Of feet that carry weight from a tick to a fifth of a second later, and of the mean push; `carries` instead of what the view says."""
     legs = stance(view)
     if legs is None:
         return None
+    legs = legs if carries is None else replace(legs, carries=carries)
     short = view.shown(_MOST)
     k = short.window(0.2, 3)
     stay, size = _feet_motion(legs, short.pairs(k), k, view.step)
@@ -192,31 +193,29 @@ def encoder_offsets(view: View) -> tuple[np.ndarray, np.ndarray] | None:
     """How far each encoder would be off were it the only one, by the feet's places and the legs' push, least squares.
 
     Returns:
-        Offset (n,) rad and the share of the misfit (n,) that it would explain.
+        Offset (n,) rad and what it would explain (n,), in squared standard deviations.
     """
-    here = evidence(view)
-    if here is None or here.grounded < 0.75:
+    legs = stance(view)
+    if legs is None or legs.carries.mean() < 0.75:
         return None
-    weights = (len(here.stay) > 150) / (0.012 * np.sqrt(max(len(here.stay), 1) / 12.0))
+    here = evidence(view, legs.carries)
+    weight = 0.0 if here is None or len(here.stay) < 150 else 1.0 / (0.012 * np.sqrt(len(here.stay) / 12.0))
 
-    def stacked(found: Evidence) -> np.ndarray:
+    def stacked(found: Evidence | None) -> np.ndarray:
+        assert found is not None
         along = found.aside @ found.down
-        stay = (found.stay[: len(here.stay)] * weights).flatten() if len(found.stay) == len(here.stay) else None
-        rest = np.concatenate([(found.aside - along * found.down)[:2] / 0.012, found.moment[:2] / 0.01])
-        return rest if stay is None else np.concatenate([stay, rest])
+        rest = [(found.aside - along * found.down)[:2] / 0.012, found.moment[:2] / 0.01]
+        return np.concatenate([(found.stay * weight).flatten(), *rest])
 
-    offsets, shares = np.zeros(len(view.robot.joints)), np.zeros(len(view.robot.joints))
-    for joint in range(len(offsets)):
-        ends = [stacked(found) for sign in (1, -1) if (found := evidence(_turned(view, joint, sign * _PROBE)))]
-        if len(ends) < 2 or len(ends[0]) != len(ends[1]):
-            continue
+    now, count = stacked(here), len(view.robot.joints)
+    offsets, explained = np.zeros(count), np.zeros(count)
+    for joint in range(count):
+        ends = [stacked(evidence(_turned(view, joint, end), legs.carries)) for end in (_PROBE, -_PROBE)]
         slope = (ends[0] - ends[1]) / (2.0 * _PROBE)
-        now = stacked(here) if len(slope) > 4 else stacked(here)[-4:]
-        slope = slope[-len(now) :]
-        offsets[joint] = -(slope @ now) / (slope @ slope + 1.0 / 0.5**2)
-        left = now + slope * offsets[joint]
-        shares[joint] = 1.0 - (left @ left) / (now @ now + 1e-12)
-    return -offsets, shares
+        offsets[joint] = (slope @ now) / (slope @ slope + 1.0 / 0.5**2)
+        left = now - slope * offsets[joint]
+        explained[joint] = now @ now - left @ left
+    return offsets, explained
 
 
 def _turned(view: View, joint: int, angle: float) -> View:

@@ -17,7 +17,10 @@ _SLOW = {law.name for law in (*LEG_LAWS, *EFFORT_LAWS)}
 _EFFORT, _DOUBTFUL = "motion takes what drives give", 0.6
 _PART = 320  # ticks that hypotheses are tried on where they show what the whole log shows
 _SHORTLIST = 15  # hypotheses that slow laws are asked about
-_OFFSET, _OFFSET_SHARE = 0.16, 0.2  # rad, and share of the misfit, from which on an encoder counts as off
+_OFFSET, _OFFSET_SURE = (
+    0.13,
+    7.5,
+)  # rad, and squared standard deviations explained, from which on an encoder counts as off
 Misfits = Mapping[str, np.ndarray]
 
 
@@ -209,10 +212,10 @@ def _offsets(view: View) -> list[Finding]:
     found = encoder_offsets(view)
     if found is None:
         return []
-    offsets, shares = found
-    sure = np.where(np.abs(offsets) >= _OFFSET, shares, 0.0)
+    offsets, explained = found
+    sure = np.where(np.abs(offsets) >= _OFFSET, explained, 0.0)
     joint = int(np.argmax(sure))
-    if sure[joint] < _OFFSET_SHARE:
+    if sure[joint] < _OFFSET_SURE:
         return []
     names = view.robot.joint_names
     alike = [k for k in np.argsort(-sure) if sure[k] > 0.7 * sure[joint]][:3]
@@ -224,6 +227,6 @@ def _offsets(view: View) -> list[Finding]:
             f"{said}: legs and IMU agree when that encoder is moved so",
             "calibrate its zero again",
             weight=10.0,
-            numbers={"offset_rad": float(offsets[joint]), "share of the misfit": float(shares[joint])},
+            numbers={"offset_rad": float(offsets[joint]), "explains": float(explained[joint])},
         )
     ]
