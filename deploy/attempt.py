@@ -317,7 +317,11 @@ class EpisodeRunner(ABC):
                 f"there is no policy {policy_index}; this session has {len(self._policies)}, counted from 0"
             )
         contract = getattr(self._policies[policy_index], "contract", None)
-        area, chain = (None, None) if contract is None or contract.command is None else (contract.command.workspace, contract.chain)
+        area, chain = (
+            (None, None)
+            if contract is None or contract.command is None
+            else (contract.command.workspace, contract.chain)
+        )
         if area is not None and chain is not None and not inside(area, chain, aim):
             raise SessionError(
                 f"target {aim.tolist()} m is outside the workspace this policy was trained for: {area.radius[0]} .. {area.radius[1]} m "
