@@ -64,8 +64,8 @@ def by_onnx(graph, rows, weight, bias):
         feeds = {name: rows[name][tick : tick + 1] for name in graph.signal_names}
         named = dict(zip(names, session.run(None, feeds | state), strict=True))
         state = {name: named["next." + name.removeprefix("state.")] for name in state}
-        seen.append(named["observation"][0])
-        targets.append(named[target_output(graph.contract_graph.contract)][0])
+        seen.append(np.asarray(named["observation"])[0])
+        targets.append(np.asarray(named[target_output(graph.contract_graph.contract)])[0])
     return np.array(seen), np.array(targets)
 
 
