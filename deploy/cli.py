@@ -1,6 +1,7 @@
 """The `isthmus` command."""
 
 import importlib.metadata
+import os
 import signal
 import sys
 from typing import Annotated, get_args
@@ -125,6 +126,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = _fail(str(error))
     except ModuleNotFoundError as error:
         code = _fail(f"this command needs {error.name}; install it with: pip install 'isthmus[train]'")
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
     except OSError as error:  # a disk that filled up, a file that went away: what could be checked beforehand was
         where = "" if error.filename is None else f"{error.filename}: "
         code = _fail(f"{where}{error.strerror or error}")

@@ -1,6 +1,5 @@
 """TOML and JSON to frozen dataclasses and back, strictly: unknown keys, missing values and wrong types are errors."""
 
-import contextlib
 import json
 import tomllib
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import cattrs
 from cattrs.v import format_exception
 
 from .errors import IsthmusError
+from .files import write_whole
 
 T = TypeVar("T")
 
@@ -123,14 +123,7 @@ def read_json(path: Path, cls: type[T]) -> T:
 
 def write_json(path: Path, value: object) -> None:
     """Write a dataclass as JSON, whole or not at all; raises OSError naming the file."""
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    try:
-        temporary.write_text(json.dumps(unstructure(value), indent=2) + "\n")
-        temporary.replace(path)
-    except OSError as error:  # which names no file where the disk is full
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    write_whole(path, (json.dumps(unstructure(value), indent=2) + "\n").encode())
 
 
 __all__ = ["FormatError", "leaves", "read_json", "read_toml", "structure", "unstructure", "write_json"]

@@ -120,6 +120,8 @@ def load_bundle(path: Path | str) -> Bundle:
 
 
 def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise BundleError(f"{path}: a directory, not a bundle; `isthmus export` makes one from a training run")
     if not path.is_file():
         raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
     if path.stat().st_size > LARGEST_BYTES:
@@ -207,6 +209,10 @@ def _replay(bundle: Bundle) -> None:
     for row in range(len(golden[target])):
         outputs = policy.run({name: golden[name][row] for name in signals})
         for name in checked:
+            if not np.isfinite(outputs[name]).all():
+                raise BundleError(
+                    f"{bundle.path}: golden row {row}: {name} is not finite: the network overflows or has weights that are not numbers"
+                )
             size = max(1.0, float(np.max(np.abs(golden[name][row]))))
             error = float(np.max(np.abs(outputs[name] - golden[name][row]))) / size
             if not error <= GOLDEN_TOLERANCE:

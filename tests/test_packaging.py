@@ -51,7 +51,7 @@ def test_the_wheel_holds_every_file_of_the_five_folders_and_nothing_else(built: 
 def test_the_wheel_has_the_command_and_the_licence(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         info = {name.split(".dist-info/")[1]: name for name in archive.namelist() if ".dist-info/" in name}
-        assert "isthmus = isthmus.deploy.cli:main" in archive.read(info["entry_points.txt"]).decode()
+        assert "isthmus = isthmus.deploy.start:main" in archive.read(info["entry_points.txt"]).decode()
         assert archive.read(info["licenses/LICENSE"]) == (ROOT / "LICENSE").read_bytes()
     assert _metadata(built[1])["License-Expression"] == "Apache-2.0"
 

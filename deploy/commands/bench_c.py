@@ -43,8 +43,10 @@ class BenchC:
         """Measure, print the table, write it."""
         from rich.console import Console
 
-        from .checks import check_folder
+        from .checks import OptionError, check_folder
 
+        if not self.bundles:
+            raise OptionError("no bundle was given; name at least one .onnx file")
         check_folder("--out", self.out)
         rows = tuple(row for bundle in self.bundles for row in measure_bundle(bundle))
         from isthmus.policies.c99.board import FLAGS

@@ -28,7 +28,7 @@ class BundleShow:
 
         from isthmus.policies.bundle import load_bundle
 
-        bundle, console = load_bundle(self.bundle), Console(width=110)
+        bundle, console = load_bundle(self.bundle), Console()
         for line in summary(bundle):
             console.print(line, soft_wrap=True, highlight=False, markup=False)
         contract = bundle.manifest.contract

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from .checks import check_output, check_range
+from .checks import check_bundle_name, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Export:
         from isthmus.policies.learning.recipe import Run
 
         check_range("--evaluate", self.evaluate, 1)
-        check_output("--out", self.out)
+        check_bundle_name("--out", self.out)
         run = Run.look_at(self.directory)
         run.check_deployable()
         rate = run.evaluate(self.evaluate).rate

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from .checks import check_output
+from .checks import check_bundle_name, check_not_input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,8 @@ class ExportHolosoma:
 def _export(bundle: Path, flavour: str, out: Path) -> int:
     from isthmus.policies.exporters.registry import export_bundle
 
-    check_output("--out", out)
+    check_bundle_name("--out", out)
+    check_not_input("--out", out, bundle, "the bundle")
     made = export_bundle(bundle, flavour, out)
     print("\n".join([f"wrote {name}" for name in (out, *made.files)] + [f"note: {note}" for note in made.notes]))
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from .checks import check_output
+from .checks import check_bundle_name, check_not_input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,8 @@ class Import:
         from .bundle import summary
 
         if self.out is not None:
-            check_output("--out", self.out)
+            check_bundle_name("--out", self.out)
+            check_not_input("--out", self.out, self.path, "the policy that is imported")
         importer = self._importer()
         facts = Facts() if self.facts is None else read_facts(self.facts)
         facts = facts if self.robot is None else robot_facts(self.robot, facts)

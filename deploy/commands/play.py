@@ -96,6 +96,11 @@ class Play:
         if path.suffix == ".onnx":
             bundle = load_bundle(path)
             contract = bundle.manifest.contract
+            if contract.task not in task_names():
+                raise OptionError(
+                    f"{path} is a policy for {contract.task!r}, which is no task that isthmus or an installed package simulates, so there"
+                    f" is nothing to play it in; known tasks: {', '.join(task_names())}"
+                )
             config = TrainConfig(task=contract.task, seed=0, engine=engine)
             if actions in (None, "trained"):
                 return config, lambda world: BundlePlayer(bundle, world)

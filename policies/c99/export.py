@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from isthmus.hardware.files import write_whole
+
 from ..bundle import GOLDEN_TOLERANCE, Bundle, load_bundle, target_output
 from .compiler import Precision, compile_model
 from .notes import bundle_notes
@@ -53,7 +55,7 @@ def export_c(path: Path, folder: Path, *, precision: Precision = "float32", name
         notes=bundle_notes(bundle, _about(precision, errors)),
     )
     folder_paths = source.write(folder)
-    folder_paths[0].write_text(with_selftest(source, signals, results, _tolerance(results, errors)), encoding="ascii")
+    write_whole(folder_paths[0], with_selftest(source, signals, results, _tolerance(results, errors)).encode("ascii"))
     return CExport(bundle=bundle, source=source, paths=folder_paths, errors=errors)
 
 

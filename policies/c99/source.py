@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from isthmus.hardware.files import write_whole
+
 from .allocate import Layout, allocate
 from .ir import Buffer, Call, Loop, Program, Step
 from .loops import loop_text
@@ -50,7 +52,7 @@ class CSource:
         """Both files; returns the source and the header."""
         paths = folder / f"{self.name}.c", folder / f"{self.name}.h"
         for path, text in zip(paths, (self.source, self.header), strict=True):
-            path.write_text(text, encoding="ascii")
+            write_whole(path, text.encode("ascii"))
         return paths
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import onnx
 
+from isthmus.hardware.files import write_whole
+
 from ..bundle import load_bundle
 from ..manifest import Manifest
 from .holosoma import export_holosoma
@@ -28,7 +30,7 @@ def export_bundle(bundle: Path, flavour: str, target: Path) -> Exported:
         raise ExportFailed(f"no exporter for {flavour!r}; known: {', '.join(EXPORTERS)}")
     manifest = load_bundle(bundle).manifest
     made = EXPORTERS[flavour](onnx.load(str(bundle)), manifest)
-    target.write_bytes(made.model.SerializeToString())
+    write_whole(target, made.model.SerializeToString())
     for name, text in made.files.items():
-        (target.parent / name).write_text(text)
+        write_whole(target.parent / name, text.encode())
     return made

@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 from isthmus.hardware.signals import SIGNALS
 
-from ..bundle import PART_OUTPUTS, Bundle, load_bundle, target_output
+from ..bundle import PART_OUTPUTS, Bundle, target_output
 from ..bundle_writer import write_bundle
 from ..contract import Contract
 from ..manifest import SCHEMA, Manifest, Provenance, StateSpec
@@ -57,8 +57,7 @@ def write_imported(
         sources=imported.sources,
     )
     made_up = plausible_signals(imported.contract, GOLDEN_ROWS)
-    write_bundle(path, model, manifest, _golden(model, imported.contract, {**made_up, **(signals or {})}))
-    return load_bundle(path)
+    return write_bundle(path, model, manifest, _golden(model, imported.contract, {**made_up, **(signals or {})}))
 
 
 def plausible_signals(contract: Contract, rows: int) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import torch
 
-from ..bundle import Bundle, load_bundle
+from ..bundle import Bundle
 from ..bundle_writer import write_bundle
 from ..compose import compose
 from ..manifest import Provenance, ResidualInfo, StateSpec
@@ -42,8 +42,7 @@ def export_composed_bundle(path: Path, base: Bundle, learned: LearnedResidual, p
         ),
         provenance=provenance,
     )
-    write_bundle(path, model, manifest, composed_golden_rows(base, learned))
-    return load_bundle(path)
+    return write_bundle(path, model, manifest, composed_golden_rows(base, learned))
 
 
 @torch.no_grad()

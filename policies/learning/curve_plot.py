@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from isthmus.hardware.files import replacing
 from isthmus.sim.task import Task
 
 from ..curve import Curve
@@ -40,9 +41,8 @@ def plot_curves(curves: Mapping[str, Curve], task: Task, path: Path) -> None:
     if len(curves) > 1:
         axes[0, 0].legend()
     figure.suptitle(f"{task.name}, while exploring")
-    temporary = path.with_suffix(".tmp")
-    figure.savefig(temporary, format="png", dpi=100)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=100)
 
 
 def curve_rows(curve: Curve, task: Task) -> list[tuple[str, np.ndarray]]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from isthmus.sim.world import World
 
-from ..bundle import Bundle, load_bundle, target_output
+from ..bundle import Bundle, target_output
 from ..bundle_writer import write_bundle
 from ..contract import Contract
 from ..manifest import SCHEMA, Manifest, Provenance, StateSpec
@@ -24,7 +24,7 @@ GOLDEN_ROWS = 64
 
 
 def export_bundle(path: Path, contract: Contract, network: nn.Module, world: World, provenance: Provenance) -> Bundle:
-    """Write the bundle and load it again, golden rows replayed.
+    """Write the bundle, its golden rows replayed.
 
     Args:
         path: the .onnx file to write.
@@ -47,8 +47,7 @@ def export_bundle(path: Path, contract: Contract, network: nn.Module, world: Wor
         envelope=met.envelope(contract),
         sources=(),
     )
-    write_bundle(path, to_onnx(graph), manifest, golden_rows(graph, world))
-    return load_bundle(path)
+    return write_bundle(path, to_onnx(graph), manifest, golden_rows(graph, world))
 
 
 def to_onnx(graph: PolicyGraph) -> onnx.ModelProto:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import onnx
+import onnx.numpy_helper
 import pytest
 
 from isthmus.deploy.cli import main
@@ -88,3 +89,31 @@ def test_facts_with_an_unknown_key_name_it(tmp_path, capsys):
     path.write_text('rate = 50\nrobot = "g1"\n')
     assert isthmus("import", DATA / "holosoma" / "walk" / "policy.onnx", "--facts", path) == 2
     assert "rate" in capsys.readouterr().err
+
+
+def test_a_policy_that_overflows_never_takes_the_place_of_a_good_one(facts, tmp_path, capsys):
+    source, out = tmp_path / "loud.onnx", tmp_path / "walk.onnx"
+    assert isthmus("import", DATA / "holosoma" / "walk" / "policy.onnx", "--facts", facts, "--out", out) == 0
+    good = out.read_bytes()
+    model = onnx.load(str(DATA / "holosoma" / "walk" / "policy.onnx"))
+    for weight in model.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT:
+            array = onnx.numpy_helper.to_array(weight)
+            weight.CopyFrom(onnx.numpy_helper.from_array(array * array.dtype.type(1e25), weight.name))
+    onnx.save(model, str(source))
+    assert isthmus("import", source, "--facts", facts, "--out", out) == 2
+    assert "finite" in capsys.readouterr().err
+    assert out.read_bytes() == good and sorted(p.name for p in tmp_path.iterdir()) == [
+        "facts.toml",
+        "loud.onnx",
+        "walk.onnx",
+    ]
+
+
+def test_a_bundle_has_its_ending_and_never_replaces_what_it_is_made_from(facts, tmp_path, capsys):
+    source = tmp_path / "policy.onnx"
+    source.write_bytes((DATA / "holosoma" / "walk" / "policy.onnx").read_bytes())
+    assert isthmus("import", source, "--facts", facts, "--out", source) == 2
+    assert "would replace" in capsys.readouterr().err
+    assert isthmus("import", source, "--facts", facts, "--out", tmp_path / "walk.bin") == 2
+    assert "must end with .onnx" in capsys.readouterr().err
