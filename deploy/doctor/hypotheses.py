@@ -62,13 +62,10 @@ class Hypothesis:
     cost: float  # how much better than nothing it must be, and how it ranks among those that fit alike
 
 
-def hypotheses(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
-    """Every member of every family; of single joints those that are suspected, (n,) bool."""
-    if view.has("joint_pos") and suspects.any():
-        yield from _orders(view, suspects)
-        yield from _signs(view, suspects)
-        yield from _joint_offsets(view, suspects)
-        yield from _joint_factors(view, suspects)
+def of_whole_signals(view: View) -> Iterator[Hypothesis]:
+    """Families about signals as they are, or about time and gains; few, so they are tried first."""
+    if view.has("joint_pos"):
+        yield from _whole_orders(view)
     yield from _units(view)
     yield from _axes(view)
     yield from _tilts(view)
@@ -77,6 +74,15 @@ def hypotheses(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     yield from _late(view)
     yield from _rates(view)
     yield from _gains(view)
+
+
+def of_single_joints(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
+    """Families about one or two joints, of those that are suspected, (n,) bool."""
+    if view.has("joint_pos") and suspects.any():
+        yield from _swaps(view, suspects)
+        yield from _signs(view, suspects)
+        yield from _joint_offsets(view, suspects)
+        yield from _joint_factors(view, suspects)
 
 
 def _map(view: View, names: tuple[str, ...], change: Callable[[np.ndarray], np.ndarray]) -> View:
@@ -106,23 +112,35 @@ def _groups(view: View) -> Iterator[tuple[tuple[str, ...], str, float]]:
             yield held, words, cost
 
 
-def _orders(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
+def _whole_orders(view: View) -> Iterator[Hypothesis]:
+    default = view.robot.array("default_pos")
+    for held, words, cost in _groups(view):
+        for order, what in structured_orders(view.robot.joint_names):
+            yield _make(f"{what} {words}", _link(held), held, lambda v, o=order: v[:, o], cost=0.1 + cost)
+        yield _make(f"every joint's sign is turned round {words}", _link(held), held, lambda v: -v, cost=0.1 + cost)
+        if held == VELOCITY:
+            continue
+        of_pos = tuple(name for name in held if name != "joint_vel")
+        for size, what in (
+            (-default, "are given relative to the default pose"),
+            (default, "have the default pose added"),
+        ):
+            yield _make(f"joint angles {what} {words}", _link(of_pos), of_pos, lambda v, s=size: v - s, cost=0.1 + cost)
+
+
+def _swaps(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
-        link = _link(held)
         for i, j in combinations(np.flatnonzero(suspects).tolist(), 2):
             order = np.arange(count)
             order[[i, j]] = j, i
             yield _make(
                 f"joints {i + 1} and {j + 1} ({names[i]} and {names[j]}) are swapped {words}",
-                link,
+                _link(held),
                 held,
                 lambda v, o=order: v[:, o],
                 cost=0.15 + cost,
             )
-        for order, what in structured_orders(names):
-            # The log has value k where the right one stands at order[k]; putting it back is the inverse.
-            yield _make(f"{what} {words}", link, held, lambda v, o=order: v[:, o], cost=0.1 + cost)
 
 
 def _signs(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
@@ -137,11 +155,10 @@ def _signs(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
                 lambda v, f=flip: v * f,
                 cost=0.15 + cost,
             )
-        yield _make(f"every joint's sign is turned round {words}", _link(held), held, lambda v: -v, cost=0.1 + cost)
 
 
 def _joint_offsets(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
-    names, default = view.robot.joint_names, view.robot.array("default_pos")
+    names = view.robot.joint_names
     known = view.trained.ranges.get("joint_pos")
     pos = view.data["joint_pos"]
     whole = [(np.pi, "pi"), (-np.pi, "-pi"), (np.pi / 2, "pi/2"), (-np.pi / 2, "-pi/2"), (2 * np.pi, "a turn")]
@@ -170,11 +187,6 @@ def _joint_offsets(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
                     lambda v, s=size: v - s,
                     cost=0.2 + cost,
                 )
-        for size, what in (
-            (-default, "are given relative to the default pose"),
-            (default, "have the default pose added"),
-        ):
-            yield _make(f"joint angles {what} {words}", _link(of_pos), of_pos, lambda v, s=size: v - s, cost=0.1 + cost)
 
 
 def _joint_factors(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:

@@ -1,13 +1,13 @@
 """Laws over a log: which are broken, and which one thing that may have happened to it explains that best."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from .efforts import EFFORT_LAWS
 from .findings import Finding, fault
-from .hypotheses import Hypothesis, hypotheses
+from .hypotheses import Hypothesis, of_single_joints, of_whole_signals
 from .laws import LAWS, Law, stream_laws
 from .legs import LEG_LAWS, encoder_offsets
 from .view import EXECUTED, View
@@ -149,13 +149,22 @@ def explain(
     fast = Test(laws=tuple(law for law in test.laws if law.name not in _SLOW), usual=test.usual)
     slow = Test(laws=tuple(law for law in test.laws if law.name in _SLOW), usual=test.usual)
     slow_now = {name: m for name, m in now.items() if name in _SLOW}
-    ranked = []
-    for hypothesis in hypotheses(view, suspects(view, {name: now[name] for name in needed})):
-        if not any(law.name in needed and test.concerned(law, hypothesis.changes) for law in test.laws):
-            continue
-        changed = hypothesis.undo(view)
-        after = {**{n: m for n, m in now.items() if n not in _SLOW}, **fast.misfits(changed, hypothesis.changes)}
-        ranked.append((cost(after) + hypothesis.cost, hypothesis, changed, after))
+    before = cost(now)
+    ranked: list[tuple[float, Hypothesis, View, dict[str, np.ndarray]]] = []
+
+    def rank(family: Iterable[Hypothesis]) -> None:
+        for hypothesis in family:
+            if not any(law.name in needed and test.concerned(law, hypothesis.changes) for law in test.laws):
+                continue
+            changed = hypothesis.undo(view)
+            after = {**{n: m for n, m in now.items() if n not in _SLOW}, **fast.misfits(changed, hypothesis.changes)}
+            ranked.append((cost(after) + hypothesis.cost, hypothesis, changed, after))
+
+    rank(of_whole_signals(view))
+    whole = min(ranked, key=lambda entry: entry[0], default=None)
+    elsewhere = whole is not None and "joint_pos" not in whole[1].changes and whole[0] < 0.1 * before + 0.15
+    if _SLOW & needed.keys() or not elsewhere:
+        rank(of_single_joints(view, suspects(view, {name: now[name] for name in needed})))
     ranked.sort(key=lambda entry: entry[0])
     kept = ranked[: _SHORTLIST if not _SLOW & needed.keys() else 4 * _SHORTLIST]
     best: tuple[float, Hypothesis, dict[str, np.ndarray]] | None = None
@@ -167,7 +176,6 @@ def explain(
         total = cost(whole) + hypothesis.cost
         if best is None or total < best[0]:
             best = (total, hypothesis, whole)
-    before = cost(now)
     if best is None or before - best[0] < max(0.25, 0.3 * before):
         return None
     return best[1], best[2], before - best[0]

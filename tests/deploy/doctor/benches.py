@@ -182,7 +182,7 @@ def benches(seed: int) -> list[Bench]:
     return [
         Bench(name="reach", contract=reach, network=Reach, seconds=9.0, new_command=100),
         Bench(name="sway", contract=go2, network=legs, seconds=7.0),
-        Bench(name="hover", contract=get_contract("quadrotor-hover"), network=Hover, seconds=6.0, new_command=150),
+        Bench(name="hover", contract=get_contract("quadrotor-hover"), network=Hover, seconds=4.5, new_command=150),
         Bench(name="cart", contract=get_contract("cartpole-balance"), network=Cart, seconds=8.0, new_command=150),
         Bench(name="hand", contract=hand, network=Fingers, seconds=10.0),
         Bench(name="trot", contract=trot, network=trotting, seconds=7.0),
@@ -218,7 +218,7 @@ def make_good(bench: Bench, folder: Path, *, seed: int, logs: int, met: int = 24
     with torch.no_grad():
         graph = PolicyGraph(bench.contract, torch.nn.Identity())
         network = bench.network(bench.contract, graph.observation_width, seed)
-        short = replace(task, episode_length=min(task.episode_length, 5.0))
+        short = replace(task, episode_length=min(task.episode_length, 4.0))
         training = World(short, make_engine("mujoco", task.scene(), met, dt=task.physics_dt), seed=seed)
         path = folder / f"{bench.name}-{seed}.onnx"
         bundle = export_bundle(path, bench.contract, network, training, replace(PROVENANCE, seed=seed))
