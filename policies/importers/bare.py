@@ -1,29 +1,18 @@
-"""A network that says nothing of itself, and a TOML that says what it sees and does.
+"""A network that says nothing of itself, and a TOML that says what it sees and does; docs/policies.md has an example.
 
-For tools without a format of their own, and for trainers that nobody else uses.
-
-    network = "policy.onnx"     # in the same folder
-    held = ["waist"]            # joints that are not driven
-
-    [[observation]]             # as in a contract: name, scale, offset, clip, lags, fill, joints, ...
-    name = "gyro"
-    scale = 0.25
-
-    [action]                    # likewise
-    kind = "joint-position"
-    joints = ["left_hip", "left_knee"]
-    scale = 0.5
-
-What belongs to the robot (limits, gains, default pose, period) is given with the policy, like for every other format.
+For tools without a format of their own, and for trainers that nobody else uses. What belongs to the robot (limits, gains, default pose,
+period) is given with the policy, like for every other format.
 """
 
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import onnx
 
-from isthmus.hardware.structure import FormatError, read_toml
+from isthmus.hardware.signals import SIGNALS
+from isthmus.hardware.structure import FormatError, structure
 
 from ..contract import (
     SCHEMA,
@@ -38,10 +27,26 @@ from ..contract import (
     observation_width,
 )
 from ..contract_checks import check_contract
-from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, build_joints, period_ns
+from .common import (
+    Facts,
+    Imported,
+    Importer,
+    ImportFailed,
+    Missing,
+    Numbers,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
+    build_joints,
+)
 from .files import read_text
 from .network import read_network
 from .onnx_network import plain_network
+
+KEYS = {"network", "observation", "action"}
+KINDS = tuple(str(get_args(get_type_hints(kind)["kind"])[0]) for kind in get_args(Action))
+COMMANDS = tuple(spec.name for spec in SIGNALS if spec.name.startswith("command."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,41 +66,60 @@ class BarePolicy:
 def load(path: Path, facts: Facts) -> Imported:
     """The TOML, or the .onnx that it lies beside under the same name."""
     described = path.with_suffix(".toml")
-    read_text(described)  # within bounds
-    try:
-        policy = read_toml(described, BarePolicy)
-    except FormatError as error:
-        raise ImportFailed(str(error)) from None
-    if isinstance(policy.action, RotorSpeed):
-        raise ImportFailed(f"{described}: action: rotors are not supported; expected joints")
+    policy = read_description(described)
     missing = Missing(path, facts)
     joints, sources = build_joints((*policy.action.joints, *policy.held), dict[str, Numbers](), facts, missing)
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or described.stem,
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=ask_robot(facts, missing),
         joints=joints,
-        period_ns=period_ns(missing.ask(facts.period_s, "period_s", "s, between two actions", 0.02), facts.source),
+        period_ns=agreed_period(None, facts, missing),
         observation=policy.observation,
         action=policy.action,
         command=_command(policy, facts, missing),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         layout="time" if policy.layout == "time" else "term",
         clock=policy.clock,
         own_signals=policy.own_signals,
     )
     missing.check()
-    if policy.layout not in ("term", "time"):
-        raise ImportFailed(f"{described}: layout {policy.layout!r}; expected 'term' or 'time'")
     network, memory = read_network(
         path.parent, policy.network, f"{described}: network", _observations(contract, described)
     )
     if not memory:
         network, memory = _plain(network, policy)
     return Imported(contract=contract, network=network, memory=memory, sources=sources)
+
+
+def read_description(path: Path) -> BarePolicy:
+    """What a TOML says of a network; raises ImportFailed saying which key is wrong and what is known."""
+    try:
+        data = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ImportFailed(f"{path}: cannot be read as TOML: {error}") from None
+    action, command = data.get("action"), data.get("command")
+    if not isinstance(action, dict) or action.get("kind") not in KINDS:
+        kind = action.get("kind") if isinstance(action, dict) else action
+        raise ImportFailed(f"{path}: action.kind = {kind!r}; known: {', '.join(KINDS)}")
+    if "clip" not in action:
+        raise ImportFailed(f'{path}: action.clip is missing; give the highest action, either way, or clip = "none"')
+    if command is not None and command not in COMMANDS and not str(command).startswith("command."):
+        raise ImportFailed(
+            f"{path}: command = {command!r}; expected the name of a signal: {', '.join(COMMANDS)}, or one of own_signals that begins with "
+            "command. (its range goes into the facts: command.low, command.high)"
+        )
+    clip = None if action["clip"] == "none" else action["clip"]
+    try:
+        policy = structure({**data, "action": {**action, "clip": clip}}, BarePolicy, source=str(path))
+    except FormatError as error:
+        raise ImportFailed(str(error)) from None
+    if isinstance(policy.action, RotorSpeed):
+        raise ImportFailed(f"{path}: action: rotors are not supported; expected joints")
+    if policy.layout not in ("term", "time"):
+        raise ImportFailed(f"{path}: layout {policy.layout!r}; expected 'term' or 'time'")
+    return policy
 
 
 def _plain(network: onnx.ModelProto, policy: BarePolicy) -> tuple[onnx.ModelProto, dict[str, int]]:
@@ -121,10 +145,13 @@ def _observations(contract: Contract, path: Path) -> int:
 def _command(policy: BarePolicy, facts: Facts, missing: Missing) -> CommandSpec | None:
     if policy.command is None:
         return None
-    if facts.command is None:
-        missing.ask(None, "command", f"low and high of {policy.command}", None)
-        return CommandSpec(signal=policy.command, workspace=None)
-    return CommandSpec(signal=policy.command, workspace=None, low=facts.command.low, high=facts.command.high)
+    own = next((spec.width for spec in policy.own_signals if spec.name == policy.command), None)
+    widths = {spec.name: spec.width for spec in SIGNALS} | ({} if own is None else {policy.command: own})
+    count = widths.get(policy.command)
+    values = (
+        tuple(f"value {i}" for i in range(count)) if isinstance(count, int) else "one number for each of its values"
+    )
+    return ask_command(policy.command, values, facts, missing)
 
 
 def _recognises(path: Path) -> bool:
@@ -135,7 +162,7 @@ def _recognises(path: Path) -> bool:
         data = tomllib.loads(read_text(described))
     except (ImportFailed, tomllib.TOMLDecodeError):
         return False
-    return {"network", "observation", "action"} <= set(data)
+    return set(data) >= KEYS
 
 
 IMPORTER = Importer(

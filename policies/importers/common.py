@@ -1,30 +1,37 @@
-"""What importers share: numbers with their source, what a user adds to a format, the list of what is missing, and the result.
+"""What importers share: numbers with their source, the list of what is missing, and the result.
 
 An importer turns one tool's files into a `Contract` and a network, so that the merged graph takes raw signals and returns what
 that tool's own deployment code computes. Nothing is guessed: what neither the files nor the user's `Facts` say is listed and refused.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import onnx
 
-from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.robot import RobotSpec, load_robot
-from isthmus.hardware.structure import read_toml
-
-from ..contract import Contract, ContractJoint
+from ..contract import CommandSpec, Contract, ContractJoint
 from ..manifest import ValueSource
+from .facts import (
+    ANCHOR_FORM,
+    AnchorJoint,
+    CommandFacts,
+    Facts,
+    ImportFailed,
+    JointFacts,
+    check_joint_names,
+    read_facts,
+    robot_facts,
+)
 
 T = TypeVar("T")
 FLOAT32 = 2.0**-23  # relative step of numbers that tools keep as float32
-
-
-class ImportFailed(IsthmusError, ValueError):
-    """Another tool's policy cannot become a bundle; says which file and value, and what to do."""
+UNNAMED = "<name>"  # stands for each joint while nobody has named them
+VELOCITIES = ("m/s forwards", "m/s to the left", "rad/s to the left")  # of command.velocity
+PERIODS_S = (1e-6, 10.0)  # s, shortest and longest control period
+FARTHEST = 100.0  # rad or m, of a joint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,80 +58,6 @@ class Imported:
     memory: dict[str, int] = field(default_factory=dict[str, int])  # width of each state that the network keeps
     reference: onnx.ModelProto | None = None  # computes the contract's "reference.<what>" signals
     notes: tuple[str, ...] = ()  # what the tool does that a user should know of
-
-
-@dataclass(frozen=True, kw_only=True)
-class JointFacts:
-    """What a user or a robot.toml says of a joint; None where the format says it."""
-
-    default_pos: float | None = None  # rad
-    lower: float | None = None  # rad
-    upper: float | None = None  # rad
-    velocity_limit: float | None = None  # rad/s
-    effort_limit: float | None = None  # N m
-    kp: float | None = None  # N m/rad
-    kd: float | None = None  # N m s/rad
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandFacts:
-    """The range of the command, one number per value."""
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnchorJoint:
-    """One joint between the base and the body that a reference motion is anchored to."""
-
-    joint: str
-    axis: Literal["x", "y", "z"]
-    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m, of the joint in the frame of the body before it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What formats lack; read from a TOML file (`read_facts`)."""
-
-    robot: str | None = None  # a robot that ships with isthmus, or any name
-    task: str | None = None
-    period_s: float | None = None
-    latency_s: tuple[float, float] | None = None  # command delay that training saw
-    joints: tuple[str, ...] | None = None  # in the network's order
-    sdk_joints: tuple[str, ...] | None = None  # in the order of the robot's motors
-    action_clip: float | None = None  # of the network's action, either way
-    command: CommandFacts | None = None
-    anchor: tuple[AnchorJoint, ...] | None = (
-        None  # of reference motions: from base to anchor body; () where it is the base
-    )
-    defaults: JointFacts = JointFacts()  # of every joint
-    joint: dict[str, JointFacts] = field(default_factory=dict[str, JointFacts])  # of single joints, by name
-    known: dict[str, JointFacts] = field(
-        default_factory=dict[str, JointFacts]
-    )  # the robot's own numbers, see `robot_facts`
-    source: str = "facts"
-
-    def of(self, joint: str) -> JointFacts:
-        """What is known of one joint."""
-        own = self.joint.get(joint, JointFacts())
-        return replace(self.defaults, **{key: value for key, value in vars(own).items() if value is not None})
-
-
-def read_facts(path: Path) -> Facts:
-    """Facts from a TOML file; raises FormatError naming what it does not know."""
-    return replace(read_toml(path, Facts), source=path.name)
-
-
-def robot_facts(robot: RobotSpec | str, facts: Facts) -> Facts:
-    """The facts, with a robot's own numbers known.
-
-    Limits belong to the robot: its own stand where nobody says otherwise. Gains and default pose belong to the policy.
-    """
-    spec = load_robot(robot) if isinstance(robot, str) else robot
-    keys = tuple(vars(JointFacts()))
-    known = {joint.name: JointFacts(**{key: getattr(joint, key) for key in keys}) for joint in spec.joints}
-    return replace(facts, robot=spec.name, known=known)
 
 
 class Missing:
@@ -159,8 +92,29 @@ def _by_field(lines: Mapping[str, str]) -> dict[str, str]:
             found[key] = what
     for both, names in joints.items():
         key, what = both.split("\0")
-        found[f"joint.<name>.{key}"] = f"{what}; of {', '.join(names)} (or `defaults.{key}`, of every joint)"
+        whose = "" if names == [UNNAMED] else f"; of {', '.join(names)}"
+        found[f"joint.<name>.{key}"] = f"{what}{whose} (or `defaults.{key}`, of every joint)"
     return found
+
+
+def need_names(
+    names: tuple[str, ...] | None, given: Collection[str], facts: Facts, missing: Missing
+) -> tuple[str, ...]:
+    """The joints' names; where there are none, what is missing of each joint is asked of all, and nothing goes on.
+
+    Args:
+        names: of the joints, or None, which `missing` was asked for.
+        given: fields of ContractJoint that the format says.
+        facts: what the user or the robot says.
+        missing: raises what is missing.
+    """
+    if names is not None:
+        return names
+    for key in [key for key in _FIELDS if key not in given]:
+        if getattr(facts.defaults, key) is None and not (facts.known and key in _LIMITS):
+            missing.ask(None, f"joint.{UNNAMED}.{key}", _FIELDS[key], None)
+    missing.check()
+    raise ImportFailed("joints without names")
 
 
 def printed_step(text: str) -> float:
@@ -230,6 +184,7 @@ def build_joints(
     """
     order, joints, sources = tuple(names), list[ContractJoint](), list[ValueSource]()
     check_names("joints", order)
+    check_joint_names(order, facts)
     for field_name, numbers in given.items():
         if len(numbers.values) != len(order):
             raise ImportFailed(
@@ -243,6 +198,7 @@ def build_joints(
         }
         sources += [_source(f"joints[{index}].{key}", best) for key, best in chosen.items() if best is not None]
         _check_gains(name, numbers, given)
+        _check_angles(name, chosen)
         rounding = tuple((key, best.step(0)) for key, best in chosen.items() if best is not None and best.resolution)
         joints.append(ContractJoint(name=name, **numbers, rounding=rounding))
     return tuple(joints), tuple(sources)
@@ -288,6 +244,15 @@ def _check_gains(name: str, numbers: Mapping[str, float], given: Mapping[str, Nu
         )
 
 
+def _check_angles(name: str, chosen: Mapping[str, Numbers | None]) -> None:
+    for key in ("default_pos", "lower", "upper"):
+        best = chosen[key]
+        if best is not None and abs(best.values[0]) > FARTHEST:
+            raise ImportFailed(
+                f"{best.source}: {key} of joint {name!r} is {best.values[0]:g}; expected rad within +-{FARTHEST:g}: looks like degrees"
+            )
+
+
 def check_names(what: str, names: tuple[str, ...]) -> None:
     """Refuse names that are empty or occur twice."""
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -305,10 +270,68 @@ def check_scale(scale: Numbers) -> None:
 
 
 def period_ns(seconds: float, source: str) -> int:
-    """A control period in whole ns; raises ImportFailed where it is not positive."""
-    if not 0.0 < seconds < 10.0:
-        raise ImportFailed(f"{source}: control period {seconds} s; expected a positive number of seconds")
+    """A control period in whole ns; raises ImportFailed where it is too short or too long for one."""
+    if not PERIODS_S[0] <= seconds <= PERIODS_S[1]:
+        low, high = PERIODS_S
+        raise ImportFailed(
+            f"{source}: control period {seconds} s; expected a positive number of seconds, {low:g} .. {high:g}"
+        )
     return round(seconds * 1e9)
+
+
+def agreed_period(said: Numbers | None, facts: Facts, missing: Missing) -> int:
+    """The control period, ns, of a format and of the user's facts, which must agree."""
+    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
+    best = agree("period_s", said, own)
+    if best is None:
+        return period_ns(missing.ask(None, "period_s", "s, control period", 0.02), facts.source)
+    return period_ns(best.values[0], best.source)
+
+
+def ask_robot(facts: Facts, missing: Missing) -> str:
+    """Name of the robot."""
+    return missing.ask(facts.robot, "robot", "name of the robot", "?")
+
+
+def ask_latency(facts: Facts, missing: Missing) -> tuple[float, float]:
+    """Command delay that training saw, s."""
+    return missing.ask(
+        facts.latency_s,
+        "latency_s",
+        "s, least and most command delay that training saw, such as [0.0, 0.02]",
+        (0.0, 0.0),
+    )
+
+
+def ask_anchor(whose: str, joint_names: tuple[str, ...], facts: Facts, missing: Missing) -> tuple[AnchorJoint, ...]:
+    """Joints from the base to a body of reference motions."""
+    joints = missing.ask(facts.anchor, "anchor", f"joints from the base to {whose}; {ANCHOR_FORM}", ())
+    unknown = [joint.joint for joint in joints if joint.joint not in joint_names]
+    if unknown:
+        raise ImportFailed(
+            f"{facts.source}: anchor: {unknown} are none of the joints {list(joint_names)}; {ANCHOR_FORM}"
+        )
+    return joints
+
+
+def ask_command(signal: str, values: str | tuple[str, ...], facts: Facts, missing: Missing) -> CommandSpec:
+    """A command of a signal.
+
+    Args:
+        signal: its name.
+        values: names of its values, or what they are where their number is not known.
+        facts: with its range.
+        missing: where the range is asked for.
+    """
+    count = 0 if isinstance(values, str) else len(values)
+    each = values if isinstance(values, str) else f"each a list of {count}: {', '.join(values)}"
+    known = missing.ask(
+        facts.command,
+        "command.low, command.high",
+        f"range of {signal}, {each}",
+        CommandFacts(low=(0.0,) * count, high=(0.0,) * count),
+    )
+    return CommandSpec(signal=signal, workspace=None, low=known.low, high=known.high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,3 +342,10 @@ class Importer:
     description: str
     recognises: Callable[[Path], bool]  # by the file or directory's content, reading as little as needed
     load: Callable[[Path, Facts], Imported]
+
+
+__all__ = [
+    "AnchorJoint", "CommandFacts", "Facts", "ImportFailed", "Imported", "Importer", "JointFacts", "Missing", "Numbers", "agree",
+    "agreed_period", "ask_anchor", "ask_command", "ask_latency", "ask_robot", "build_joints", "check_names", "check_scale", "need_names",
+    "parse_csv", "parse_number", "period_ns", "printed_step", "read_facts", "robot_facts",
+]  # fmt: skip

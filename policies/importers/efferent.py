@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from ..contract import SCHEMA, CommandSpec, Contract, JointPosition, ObservationTerm, OwnSignal, PhaseClock
+from ..contract import SCHEMA, Contract, JointPosition, ObservationTerm, OwnSignal, PhaseClock
 from ..contract_checks import LONGEST_LAG
 from ..onnx_nodes import NodeList, embed, opset_of, tensor
 from .common import (
@@ -24,10 +24,12 @@ from .common import (
     ImportFailed,
     Missing,
     Numbers,
-    agree,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
     build_joints,
     check_scale,
-    period_ns,
 )
 from .files import metadata, parse_onnx, read_archive, read_bytes, read_onnx
 from .onnx_network import plain_network
@@ -81,16 +83,14 @@ def load(path: Path, facts: Facts) -> Imported:
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or data.text("name"),
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=ask_robot(facts, missing),
         joints=joints,
         period_ns=_period(control, facts, missing),
         observation=observation,
         action=_action(control, names),
-        command=None if commands is None else _command(signal, commands, facts, missing),
+        command=None if commands is None else ask_command(signal, commands, facts, missing),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         clock=_clock(terms),
         own_signals=_own_signals(signal, commands),
     )
@@ -217,9 +217,7 @@ def _period(control: Mapping, facts: Facts, missing: Missing) -> int:
         if not rate > 0:
             raise ImportFailed(f"{control.where('rate_hz')}: {rate}; expected a positive number")
         said = Numbers(values=(1.0 / rate,), source=control.where("rate_hz"))
-    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
-    best = agree("period_s", said, own)
-    return period_ns(missing.ask(best and best.values[0], "period_s", "s, between two actions", 0.02), control.source)
+    return agreed_period(said, facts, missing)
 
 
 def _action(control: Mapping, names: tuple[str, ...]) -> JointPosition:
@@ -229,13 +227,6 @@ def _action(control: Mapping, names: tuple[str, ...]) -> JointPosition:
     scale = Numbers(values=_per_joint(control, "action_scale", names), source=control.where("action_scale"))
     check_scale(scale)
     return JointPosition(joints=names, scale=scale.values, clip=None, offset=_OFFSETS[kind])
-
-
-def _command(signal: str, names: tuple[str, ...], facts: Facts, missing: Missing) -> CommandSpec:
-    if facts.command is None:
-        missing.ask(None, "command", f"low and high of the command: {', '.join(names)}", None)
-        return CommandSpec(signal=signal, workspace=None, low=(0.0,) * len(names), high=(0.0,) * len(names))
-    return CommandSpec(signal=signal, workspace=None, low=facts.command.low, high=facts.command.high)
 
 
 def _own_signals(signal: str, names: tuple[str, ...] | None) -> tuple[OwnSignal, ...]:

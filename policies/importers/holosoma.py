@@ -21,15 +21,18 @@ from ..contract import (
     history,
 )
 from .common import (
+    VELOCITIES,
     Facts,
     Imported,
     Importer,
     ImportFailed,
     Missing,
     Numbers,
-    agree,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
     build_joints,
-    period_ns,
 )
 from .files import metadata, read_onnx
 from .holosoma_config import HolosomaConfig, check_rates, file_scale, read_config
@@ -67,20 +70,17 @@ def load(path: Path, facts: Facts) -> Imported:
     given |= {key: Numbers(values=data.numbers(key), source=data.where(key)) for key in ("kp", "kd") if key in data}
     joints, sources = build_joints(names, given, facts, missing)
     period = Numbers(values=(1.0 / config.rl_rate,), source=f"{path}: rl_rate")
-    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or path.stem,
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=ask_robot(facts, missing),
         joints=joints,
-        period_ns=period_ns((agree("period_s", period, own) or period).values[0], period.source),
+        period_ns=agreed_period(period, facts, missing),
         observation=_observation(config, path, moves),
         action=JointPosition(joints=names, scale=config.policy_action_scale, clip=ACTION_CLIP, limited=False),
         command=_command(config, data, facts, missing),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         clock=_clock(config, path),
         own_signals=motion_signals(config.terms, len(names)) if moves else (),
     )
@@ -136,7 +136,7 @@ def _clock(config: HolosomaConfig, path: Path) -> PhaseClock | None:
     step = 1.0 / (config.rl_rate * config.gait_period)
     return PhaseClock(
         frequency=1.0 / config.gait_period,
-        start=(step, 0.5 + step),
+        start=(step % 1.0, (0.5 + step) % 1.0),
         still_below=STILL,
         still_parts=((0, 1), (2,)),
         still=(0.5, 0.5),
@@ -147,13 +147,8 @@ def _clock(config: HolosomaConfig, path: Path) -> PhaseClock | None:
 def _command(config: HolosomaConfig, data: Mapping, facts: Facts, missing: Missing) -> CommandSpec | None:
     if not {"command_lin_vel", "command_ang_vel"} & set(config.terms):
         return None
-    if facts.command is not None:
-        return CommandSpec(signal=COMMAND, workspace=None, low=facts.command.low, high=facts.command.high)
-    if "command_ranges" not in data:
-        missing.ask(
-            None, "command", "low and high of command.velocity: m/s forwards and to the left, rad/s to the left", None
-        )
-        return CommandSpec(signal=COMMAND, workspace=None, low=(0.0,) * 3, high=(0.0,) * 3)
+    if facts.command is not None or "command_ranges" not in data:
+        return ask_command(COMMAND, VELOCITIES, facts, missing)
     ranges = data.mapping("command_ranges")
     low, high = zip(*(_pair(ranges, key) for key in ("lin_vel_x", "lin_vel_y", "ang_vel_yaw")), strict=True)
     return CommandSpec(signal=COMMAND, workspace=None, low=low, high=high)

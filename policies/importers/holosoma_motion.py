@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from ..contract import Contract, ObservationTerm, OwnSignal
 from ..onnx_nodes import NodeList, embed
-from .common import Facts, ImportFailed, Missing
+from .common import Facts, Missing, ask_anchor
 from .motion import COMMAND, ORIENTATION, Motion, motion_reference
 from .onnx_network import modern, pruned, rebuilt
 
@@ -42,11 +42,8 @@ def reference_of(
 ) -> onnx.ModelProto:
     """The model that computes those signals from the frames in the file."""
     seen = tuple(signal.name for signal in contract.own_signals)
-    text = "joints from the base to the body that the motion is of, in order: joint, axis, pos; [] where it is the base"
-    joints = missing.ask(facts.anchor, "anchor", text, ()) if ORIENTATION in seen else ()
-    unknown = [joint.joint for joint in joints if joint.joint not in contract.joint_names]
-    if unknown:
-        raise ImportFailed(f"{facts.source}: anchor: {unknown} are none of the joints {list(contract.joint_names)}")
+    whose = "the body that the motion is of"
+    joints = ask_anchor(whose, contract.joint_names, facts, missing) if ORIENTATION in seen else ()
     frames = _late(pruned(modern(model, source), _OUTPUTS, source), len(contract.joints), source)
     motion = Motion(frames=frames, anchor_body=0, heading_body=0, anchor=joints)
     return motion_reference(motion, contract.joint_names, seen, source)

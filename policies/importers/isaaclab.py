@@ -4,13 +4,27 @@ The network file says nothing of itself. The configuration names joints by patte
 and stands nowhere, so the user gives it. Observation terms are those of `isaaclab.envs.mdp`; code of a task's own cannot be imported.
 """
 
+import math
 import re
 from pathlib import Path
 from typing import Literal, cast
 
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, history
-from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, build_joints, check_scale, period_ns
+from .common import (
+    Facts,
+    Imported,
+    Importer,
+    ImportFailed,
+    Missing,
+    Numbers,
+    agreed_period,
+    ask_latency,
+    ask_robot,
+    build_joints,
+    check_scale,
+    need_names,
+)
 from .files import read_onnx
 from .onnx_network import recurrent_network
 from .tagged_yaml import Mapping, Opaque, Slice, as_list, as_number, read_yaml
@@ -30,6 +44,12 @@ OF_JOINTS = ("joint_pos", "joint_pos_abs", "joint_vel")
 MODULES = ("isaaclab.envs.mdp", "omni.isaac.lab.envs.mdp")
 GROUP = "policy"
 LIMITS = (("actuator_", ""), ("", ""), ("", "_sim"))  # around the name of a limit, from 3.0 on and before
+OF_ACTUATORS = {
+    "kp": ("stiffness",),
+    "kd": ("damping",),
+    "effort_limit": tuple(f"{prefix}effort_limit{suffix}" for prefix, suffix in LIMITS),
+    "velocity_limit": tuple(f"{prefix}velocity_limit{suffix}" for prefix, suffix in LIMITS),
+}
 GROUP_OPTIONS = (
     *("concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim"),
     "history_order",
@@ -51,28 +71,28 @@ def load(path: Path, facts: Facts) -> Imported:
     if config is None:
         raise ImportFailed(f"{path}: expected a run with params/env.yaml and exported/policy.onnx")
     env, missing = read_yaml(config), Missing(path, facts)
-    names = missing.ask(facts.joints, "joints", "names of the joints in the order of the articulation", ())
+    task = missing.ask(facts.task, "task", "a name for what the policy does", "?")
+    name, latency = ask_robot(facts, missing), ask_latency(facts, missing)
     clip = _action_clip(config.parent / "agent.yaml", facts, missing)
-    missing.check()
     robot = env.mapping("scene").mapping("robot")
+    what = "names of all joints, in the order of the simulated articulation: env.yaml has patterns only"
+    names = need_names(missing.ask(facts.joints, "joints", what, None), _fields(robot), facts, missing)
     joints, sources = build_joints(names, _given(robot, names), facts, missing)
     _check_rest(robot)
     command, group = _commanded(env), env.mapping("observations").mapping(GROUP)
     action = _action(env.mapping("actions"), names, tuple(joint.default_pos for joint in joints), clip)
     contract = Contract(
         schema=SCHEMA,
-        task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
-        robot=missing.ask(facts.robot, "robot", "the robot's name", "?"),
+        task=task,
+        robot=name,
         joints=joints,
-        period_ns=period_ns(env.mapping("sim").number("dt") * env.whole("decimation"), env.where("decimation")),
+        period_ns=agreed_period(_step(env), facts, missing),
         observation=_observation(group, names),
         layout=_layout(group),
         action=action,
         command=None if command is None else _command(env.mapping("commands").mapping(command)),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, least and most command delay that training saw", (0.0, 0.0)
-        ),
+        latency_s=latency,
     )
     missing.check()
     file = config.parent.parent / "exported" / "policy.onnx"
@@ -84,9 +104,27 @@ def _action_clip(agent: Path, facts: Facts, missing: Missing) -> float | None:
     """The trainer's clip of the network's action; `inf` in the facts says that there is none."""
     if agent.is_file():
         config = read_yaml(agent)
-        return config.number("clip_actions") if "clip_actions" in config else None
+        said = config.number("clip_actions") if "clip_actions" in config else None
+        if facts.action_clip not in (None, math.inf if said is None else said):
+            raise ImportFailed(
+                f"action_clip: {config.where('clip_actions')} is {said}, {facts.source} says {facts.action_clip}"
+            )
+        return said
     clip = missing.ask(facts.action_clip, "action_clip", "clip_actions of the trainer, either way; inf: none", 1.0)
     return None if clip == float("inf") else clip
+
+
+def _fields(robot: Mapping) -> list[str]:
+    """What the configuration says of joints, whatever they are called."""
+    groups = robot.mapping("actuators")
+    each = [groups.mapping(name) for name in groups.names()]
+    told = [field for field, keys in OF_ACTUATORS.items() if all(any(key in group for key in keys) for group in each)]
+    return ["default_pos", *told]
+
+
+def _step(env: Mapping) -> Numbers:
+    seconds = env.mapping("sim").number("dt") * env.whole("decimation")
+    return Numbers(values=(seconds,), source=env.where("decimation"))
 
 
 def _given(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers]:
@@ -94,12 +132,7 @@ def _given(robot: Mapping, names: tuple[str, ...]) -> dict[str, Numbers]:
     pose = robot.mapping("init_state").mapping("joint_pos")
     given = {"default_pos": _numbers(_matched(pose, names), names, pose.source)}
     groups = robot.mapping("actuators")
-    for field, keys in (
-        ("kp", ("stiffness",)),
-        ("kd", ("damping",)),
-        ("effort_limit", tuple(f"{prefix}effort_limit{suffix}" for prefix, suffix in LIMITS)),
-        ("velocity_limit", tuple(f"{prefix}velocity_limit{suffix}" for prefix, suffix in LIMITS)),
-    ):
+    for field, keys in OF_ACTUATORS.items():
         found = _of_actuators(groups, keys, names)
         if found is not None:
             given[field] = _numbers(found, names, f"{groups.source}: {keys[0]}")

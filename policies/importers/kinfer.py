@@ -12,9 +12,22 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from ..contract import SCHEMA, CommandSpec, Contract, JointPosition, ObservationTerm, OwnSignal
+from ..contract import SCHEMA, Contract, JointPosition, ObservationTerm, OwnSignal
 from ..onnx_nodes import NodeList, embed, opset_of, prepared, shape_of, tensor
-from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, build_joints, check_names, period_ns
+from .common import (
+    Facts,
+    Imported,
+    Importer,
+    ImportFailed,
+    Missing,
+    Numbers,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
+    build_joints,
+    check_names,
+)
 from .files import parse_onnx, read_archive
 
 GRAVITY = 9.81  # m/s^2, of kinfer-sim's and kinfer-kbot's providers
@@ -54,16 +67,14 @@ def load(path: Path, facts: Facts) -> Imported:
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or path.stem,
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=ask_robot(facts, missing),
         joints=joints,
-        period_ns=period_ns(missing.ask(facts.period_s, "period_s", "s, between two actions", 0.02), facts.source),
+        period_ns=agreed_period(None, facts, missing),
         observation=tuple(ObservationTerm(name=term, scale=scale) for term, scale in (_TERMS[name] for name in inputs)),
         action=JointPosition(joints=data.joints, scale=1.0, clip=None, offset=0.0, limited=False),
-        command=_command(signal, data, facts, missing) if "command" in inputs else None,
+        command=ask_command(signal, data.commands, facts, missing) if "command" in inputs else None,
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         own_signals=_own_signals(signal, data, inputs),
     )
     missing.check()
@@ -172,14 +183,6 @@ def _network(step: onnx.ModelProto, inputs: tuple[str, ...], data: _Metadata, ca
     inputs_of = [tensor("observation", width), tensor("state.carry", carry.size)]
     outputs = [tensor("action", len(data.joints)), tensor("next.carry", carry.size)]
     return nodes.model("kinfer", inputs_of, outputs, opset_of(step))
-
-
-def _command(signal: str, data: _Metadata, facts: Facts, missing: Missing) -> CommandSpec:
-    values = (0.0,) * len(data.commands)
-    if facts.command is None:
-        missing.ask(None, "command", f"low and high of the command: {', '.join(data.commands)}", None)
-        return CommandSpec(signal=signal, workspace=None, low=values, high=values)
-    return CommandSpec(signal=signal, workspace=None, low=facts.command.low, high=facts.command.high)
 
 
 def _own_signals(signal: str, data: _Metadata, inputs: tuple[str, ...]) -> tuple[OwnSignal, ...]:

@@ -15,7 +15,21 @@ from onnx import numpy_helper
 
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, OwnSignal
-from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, build_joints, check_names, period_ns
+from .common import (
+    Facts,
+    Imported,
+    Importer,
+    ImportFailed,
+    Missing,
+    Numbers,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
+    build_joints,
+    check_names,
+    period_ns,
+)
 from .files import parse_onnx, read_bytes
 from .onnx_network import plain_network
 from .tagged_yaml import Mapping, as_list, as_number, parse_yaml, read_yaml
@@ -94,16 +108,14 @@ def load(path: Path, facts: Facts) -> Imported:
     contract = Contract(
         schema=SCHEMA,
         task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
-        robot=missing.ask(facts.robot, "robot", "the robot's name", "?"),
+        robot=ask_robot(facts, missing),
         joints=joints,
         period_ns=_period(pipeline, facts, missing),
         observation=terms,
         action=JointPosition(joints=tuple(target.elements), scale=1.0, clip=None, offset=0.0, limited=False),
         command=command,
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, least and most command delay that training saw", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         own_signals=own,
     )
     missing.check()
@@ -261,7 +273,6 @@ def _command(
     if len(tensors) > 1:
         raise ImportFailed(f"{tensors[0].where}: commands {[t.name for t in tensors]}; one can be imported")
     tensor = tensors[0]
-    known = missing.ask(facts.command, "command.low, command.high", "range of each value of the command", None)
     if tensor.kind == VELOCITY_KIND and tensor.width == 3:
         if tensor.elements and tensor.elements != VELOCITY:
             raise ImportFailed(f"{tensor.where}: {tensor.name!r} has elements {tensor.elements}; expected {VELOCITY}")
@@ -270,9 +281,8 @@ def _command(
         signal = f"command.{tensor.name}"
         unit = ", ".join(tensor.elements) or "of the tool"
         own = (OwnSignal(name=signal, width=tensor.width, unit=unit, description=f"{tensor.link}, {tensor.kind}"),)
-    if known is None:
-        return None, own
-    return CommandSpec(signal=signal, workspace=None, low=known.low, high=known.high), own
+    values = tuple(tensor.elements) or (VELOCITY if not own else (f"{signal}[{i}]" for i in range(tensor.width)))
+    return ask_command(signal, tuple(values), facts, missing), own
 
 
 def _gains(
@@ -298,9 +308,11 @@ def _gains(
 def _period(pipeline: Mapping, facts: Facts, missing: Missing) -> int:
     configs = pipeline.mapping("configs") if "configs" in pipeline else None
     if configs is not None and "frequency" in configs:
-        frequency = configs.number("frequency")
-        return period_ns(1.0 / frequency if frequency > 0 else 0.0, configs.where("frequency"))
-    return period_ns(missing.ask(facts.period_s, "period_s", "s, control period", 1.0), facts.source)
+        frequency, where = configs.number("frequency"), configs.where("frequency")
+        said = Numbers(values=(1.0 / frequency if frequency > 0 else 0.0,), source=where)
+        period_ns(said.values[0], where)
+        return agreed_period(said, facts, missing)
+    return agreed_period(None, facts, missing)
 
 
 IMPORTER = Importer(

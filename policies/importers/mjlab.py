@@ -13,18 +13,23 @@ import onnx
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, OwnSignal, history
 from .common import (
+    VELOCITIES,
     Facts,
     Imported,
     Importer,
     ImportFailed,
     Missing,
     Numbers,
+    agreed_period,
+    ask_anchor,
+    ask_command,
+    ask_latency,
+    ask_robot,
     build_joints,
     check_names,
     check_scale,
     parse_csv,
     parse_number,
-    period_ns,
 )
 from .files import metadata, read_onnx
 from .motion import COMMAND, ORIENTATION, POSITION, Motion, motion_reference
@@ -95,16 +100,14 @@ def load(path: Path, facts: Facts) -> Imported:
     contract = Contract(
         schema=SCHEMA,
         task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
-        robot=missing.ask(facts.robot, "robot", "the robot's name", "?"),
+        robot=ask_robot(facts, missing),
         joints=joints,
-        period_ns=period_ns(missing.ask(facts.period_s, "period_s", "s, control period", 1.0), facts.source),
+        period_ns=agreed_period(None, facts, missing),
         observation=tuple(_clipped(term) for term in terms) if math.isfinite(clip) else terms,
         action=_action(given, names, clip),
         command=command,
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, least and most command delay that training saw", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         own_signals=_references(terms, len(names)),
     )
     reference = _reference(model, given, contract, facts, missing) if moves else None
@@ -202,8 +205,7 @@ def _command(
     signal = COMMANDS.get(names[0]) if len(names) == 1 else None
     if signal is None:
         raise ImportFailed(f"{given.where('command_names')}: {list(names)}; known: {', '.join(COMMANDS)}")
-    known = missing.ask(facts.command, "command.low, command.high", "range of each value of the command", None)
-    return None if known is None else CommandSpec(signal=signal, workspace=None, low=known.low, high=known.high)
+    return ask_command(signal, VELOCITIES, facts, missing)
 
 
 def _references(terms: tuple[ObservationTerm, ...], joints: int) -> tuple[OwnSignal, ...]:
@@ -224,11 +226,7 @@ def _reference(
     if anchor not in bodies:
         raise ImportFailed(f"{given.where('anchor_body_name')}: {anchor!r} is none of {list(bodies)}")
     seen = tuple(term.signal for term in contract.observation if term.signal is not None)
-    text = f"joints from the base to {anchor!r}, in order: joint, axis, pos; [] where it is the base"
-    joints = missing.ask(facts.anchor, "anchor", text, ()) if set(seen) - {COMMAND} else ()
-    unknown = [joint.joint for joint in joints if joint.joint not in contract.joint_names]
-    if unknown:
-        raise ImportFailed(f"{facts.source}: anchor: {unknown} are none of the joints {list(contract.joint_names)}")
+    joints = ask_anchor(repr(anchor), contract.joint_names, facts, missing) if set(seen) - {COMMAND} else ()
     frames = pruned(modern(model, given.where("time_step")), MOTION_OUTPUTS, given.where("time_step"))
     body = bodies.index(anchor)
     motion = Motion(frames=frames, anchor_body=body, heading_body=body, anchor=joints)

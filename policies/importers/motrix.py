@@ -22,10 +22,11 @@ from .common import (
     ImportFailed,
     Missing,
     Numbers,
-    agree,
+    agreed_period,
+    ask_latency,
+    ask_robot,
     build_joints,
     check_scale,
-    period_ns,
 )
 from .files import parse_onnx, read_bytes, read_text
 from .onnx_network import plain_network
@@ -53,20 +54,19 @@ def load(path: Path, facts: Facts) -> Imported:
     given = {field: Numbers(values=robot.numbers(key), source=robot.where(key)) for key, field in _ROBOT.items()}
     given |= {key: Numbers(values=config.numbers(key), source=config.where(key)) for key in ("kp", "kd")}
     joints, sources = build_joints(names, given, facts, missing)
-    period = period_ns(_period(control, facts), control.where("period_s"))
+    said = Numbers(values=(control.number("period_s"),), source=control.where("period_s"))
+    period = agreed_period(said, facts, missing)
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or task.text("name"),
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=ask_robot(facts, missing),
         joints=joints,
         period_ns=period,
         observation=_observation(),
         action=_action(config, names),
         command=_command(config),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=ask_latency(facts, missing),
         own_signals=(_phases(config),),
     )
     missing.check()
@@ -114,12 +114,6 @@ def _config(task: Mapping) -> Mapping:
             "Describe it in a TOML beside the network (importer 'bare')"
         )
     return task.mapping("config")
-
-
-def _period(control: Mapping, facts: Facts) -> float:
-    said = Numbers(values=(control.number("period_s"),), source=control.where("period_s"))
-    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
-    return (agree("period_s", said, own) or said).values[0]
 
 
 def _network(folder: Path, policy: Mapping) -> onnx.ModelProto:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from . import bare, efferent, holosoma, isaaclab, kinfer, leapp, mjlab, motrix, rl_sar, unitree, unitree_rl_gym
+from .checked import checked
 from .common import Importer, ImportFailed
+from .declined import check_no_bundle, reasons
 
 IMPORTERS: dict[str, Importer] = {
-    importer.name: importer
+    importer.name: checked(importer)
     for importer in (
         mjlab.IMPORTER,
         isaaclab.IMPORTER,
@@ -24,10 +26,17 @@ IMPORTERS: dict[str, Importer] = {
 
 
 def find_importer(path: Path) -> Importer:
-    """The importer of a file or directory; raises ImportFailed where there is none, or more than one."""
-    found = [importer for importer in IMPORTERS.values() if importer.recognises(path)]
-    if len(found) != 1:
+    """The importer of a file or directory; raises ImportFailed where there is none, or more than one, saying why."""
+    check_no_bundle(path)
+    found = _readers(path)
+    if len(found) > 1:
+        raise ImportFailed(f"{path}: read by {', '.join(found)}; choose one with --format")
+    if not found:
+        why = "".join(f"\n  - {line}" for line in reasons(path, _readers))
         known = "".join(f"\n  - {importer.name}: {importer.description}" for importer in IMPORTERS.values())
-        names = [importer.name for importer in found]
-        raise ImportFailed(f"{path}: read by {names or 'no importer'}; name one of these:{known}")
-    return found[0]
+        raise ImportFailed(f"{path}: read by no importer:{why}\nknown:{known}")
+    return IMPORTERS[found[0]]
+
+
+def _readers(path: Path) -> list[str]:
+    return [importer.name for importer in IMPORTERS.values() if importer.recognises(path)]

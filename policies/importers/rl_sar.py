@@ -16,16 +16,19 @@ from ..contract import (
     observation_width,
 )
 from .common import (
+    VELOCITIES,
     Facts,
     Imported,
     Importer,
     ImportFailed,
     Missing,
     Numbers,
-    agree,
+    agreed_period,
+    ask_command,
+    ask_latency,
     build_joints,
     check_scale,
-    period_ns,
+    need_names,
 )
 from .network import read_network
 from .tagged_yaml import Mapping, read_yaml
@@ -51,6 +54,8 @@ def load(path: Path, facts: Facts) -> Imported:
             f"{config.where('wheel_indices')}: wheels, driven by velocity beside joints that are driven by position, are not supported"
         )
     missing = Missing(path, facts)
+    latency, period = ask_latency(facts, missing), _period(config, facts, missing)
+    command = _command(config, facts, missing)
     names = _joint_names(config, facts, missing)
     given = {field: config.numbers(key) for key, field in _JOINT_KEYS.items() if key in config}
     joints, sources = build_joints(names, given, facts, missing)
@@ -59,14 +64,12 @@ def load(path: Path, facts: Facts) -> Imported:
         task=facts.task or config.policy,
         robot=facts.robot or config.robot,
         joints=joints,
-        period_ns=_period(config, facts, missing),
+        period_ns=period,
         observation=_observation(config),
         action=_action(config, names, joints),
-        command=_command(config, facts, missing),
+        command=command,
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
+        latency_s=latency,
         layout=_layout(config),
     )
     missing.check()
@@ -136,11 +139,9 @@ def _joint_names(config: _Config, facts: Facts, missing: Missing) -> tuple[str, 
     named = config.texts("joint_names") if "joint_names" in config else None
     if named and facts.sdk_joints and named != facts.sdk_joints:
         raise ImportFailed(f"{config.where('joint_names')}: {list(named)}, but sdk_joints are {list(facts.sdk_joints)}")
-    motors = missing.ask(
-        named or facts.sdk_joints, "sdk_joints", "names of the joints in the order of the robot's motors", ()
-    )
-    if not motors:
-        return tuple(f"joint_{index}" for index in mapping)
+    what = f"{count} names of joints, in the order of the robot's motors: the files have the motors' numbers only"
+    motors = missing.ask(named or facts.sdk_joints, "sdk_joints", what, None)
+    motors = need_names(motors, [field for key, field in _JOINT_KEYS.items() if key in config], facts, missing)
     if len(motors) != count:
         raise ImportFailed(f"{config.where('joint_names')}: {len(motors)} names for {count} joints")
     return tuple(motors[index] for index in mapping)
@@ -150,10 +151,7 @@ def _period(config: _Config, facts: Facts, missing: Missing) -> int:
     said = None
     if "dt" in config and "decimation" in config:
         said = Numbers(values=(config.number("dt") * config.number("decimation"),), source=config.where("dt"))
-    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
-    best = agree("period_s", said, own)
-    period = missing.ask(best and best.values[0], "period_s", "s, between two actions", 0.02)
-    return period_ns(period, (best or Numbers(values=(), source=facts.source)).source)
+    return agreed_period(said, facts, missing)
 
 
 def _observation(config: _Config) -> tuple[ObservationTerm, ...]:
@@ -200,12 +198,7 @@ def _action(config: _Config, names: tuple[str, ...], joints: tuple[ContractJoint
 def _command(config: _Config, facts: Facts, missing: Missing) -> CommandSpec | None:
     if "commands" not in config.texts("observations"):
         return None
-    if facts.command is None:
-        missing.ask(
-            None, "command", "low and high of command.velocity: m/s forwards and to the left, rad/s to the left", None
-        )
-        return CommandSpec(signal="command.velocity", workspace=None, low=(0.0,) * 3, high=(0.0,) * 3)
-    return CommandSpec(signal="command.velocity", workspace=None, low=facts.command.low, high=facts.command.high)
+    return ask_command("command.velocity", VELOCITIES, facts, missing)
 
 
 def _notes(config: _Config) -> tuple[str, ...]:

@@ -10,7 +10,21 @@ from typing import Literal
 
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, PhaseClock, history
-from .common import Facts, Imported, Importer, ImportFailed, Missing, Numbers, build_joints, check_scale, period_ns
+from .common import (
+    Facts,
+    Imported,
+    Importer,
+    ImportFailed,
+    Missing,
+    Numbers,
+    agreed_period,
+    ask_anchor,
+    ask_latency,
+    ask_robot,
+    build_joints,
+    check_scale,
+    need_names,
+)
 from .files import read_onnx
 from .onnx_network import plain_network
 from .tagged_yaml import Mapping, Slice, as_list, as_number, read_yaml
@@ -54,10 +68,11 @@ def load(path: Path, facts: Facts) -> Imported:
     if files is None:
         raise ImportFailed(f"{path}: expected a directory with params/deploy.yaml and exported/policy.onnx")
     config, missing = read_yaml(files.config), Missing(path, facts)
-    motors = missing.ask(facts.sdk_joints, "sdk_joints", "names of the joints in the order of the SDK's motors", ())
-    missing.check()
-    names, ids = _names(config, motors)
+    task = missing.ask(facts.task, "task", "a name for what the policy does", "?")
+    robot, latency = ask_robot(facts, missing), ask_latency(facts, missing)
+    names, ids = _names(config, facts, missing)
     rate = config.number("step_dt")
+    period = agreed_period(Numbers(values=(rate,), source=config.where("step_dt")), facts, missing)
     given = {
         "kp": _pick(_numbers(config, "stiffness"), ids),
         "kd": _pick(_numbers(config, "damping"), ids),
@@ -69,23 +84,20 @@ def load(path: Path, facts: Facts) -> Imported:
     seen = tuple(name for name in MOTION_TERMS.values() if name in {term.signal for term in terms})
     contract = Contract(
         schema=SCHEMA,
-        task=missing.ask(facts.task, "task", "a name for what the policy does", "?"),
-        robot=missing.ask(facts.robot, "robot", "the robot's name", "?"),
+        task=task,
+        robot=robot,
         joints=joints,
-        period_ns=period_ns(rate, config.where("step_dt")),
+        period_ns=period,
         observation=terms,
         action=_action(config.mapping("actions"), names),
         command=_command(config),
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, least and most command delay that training saw", (0.0, 0.0)
-        ),
+        latency_s=latency,
         layout=layout,
         clock=_clock(group, rate),
         own_signals=motion_signals(seen, len(names)),
     )
-    text = "joints from the base to the body that the motion is anchored to, in order: joint, axis; [] where it is the base"
-    anchor = missing.ask(facts.anchor, "anchor", text, ()) if seen else ()
+    anchor = ask_anchor("the body that the motion is anchored to", names, facts, missing) if seen else ()
     missing.check()
     reference = unitree_reference(files.config.parent, names, anchor, seen, rate) if seen else None
     source = str(files.network)
@@ -93,9 +105,12 @@ def load(path: Path, facts: Facts) -> Imported:
     return Imported(contract=contract, network=network, reference=reference, sources=sources)
 
 
-def _names(config: Mapping, motors: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _names(config: Mapping, facts: Facts, missing: Missing) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Joint names in the policy's order, and each one's motor."""
     ids = tuple(int(number) for number in config.numbers("joint_ids_map"))
+    what = f"{len(ids)} names of joints, in the order of the SDK's motors: the file has the motors' numbers only"
+    motors = missing.ask(facts.sdk_joints, "sdk_joints", what, None)
+    motors = need_names(motors, ("kp", "kd", "default_pos"), facts, missing)
     if sorted(set(ids)) != sorted(ids) or any(not 0 <= i < len(motors) for i in ids):
         raise ImportFailed(
             f"{config.where('joint_ids_map')}: {list(ids)}; expected different numbers of the {len(motors)} sdk_joints"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ..contract import (
     SCHEMA,
-    CommandSpec,
     Contract,
     ContractJoint,
     JointPosition,
@@ -18,21 +17,26 @@ from ..contract import (
     observation_width,
 )
 from .common import (
+    VELOCITIES,
     Facts,
     Imported,
     Importer,
     ImportFailed,
     Missing,
     Numbers,
-    agree,
+    agreed_period,
+    ask_command,
+    ask_latency,
+    ask_robot,
     build_joints,
     check_scale,
-    period_ns,
+    need_names,
 )
 from .network import read_network
 from .tagged_yaml import Mapping, read_yaml
 
 GAIT_S = 0.8  # a constant of deploy_real.py and deploy_mujoco.py
+KEYS = ("policy_path", "kps", "num_obs", "cmd_scale")
 MAX_MOTORS = 1000  # more is a mistake
 _JOINT_KEYS = {"kps": "kp", "kds": "kd", "default_angles": "default_pos"}
 _OTHER_KEYS = {"arm_waist_kps": "kp", "arm_waist_kds": "kd", "arm_waist_target": "default_pos"}
@@ -42,26 +46,26 @@ def load(path: Path, facts: Facts) -> Imported:
     """A YAML of deploy/deploy_real/configs or deploy/deploy_mujoco/configs."""
     data = read_yaml(path)
     missing = Missing(path, facts)
+    robot, latency = ask_robot(facts, missing), ask_latency(facts, missing)
+    command = ask_command("command.velocity", VELOCITIES, facts, missing)
+    period = _period(data, facts, missing)
     driven, others = _joint_names(data, facts, missing)
     given = {
         field: _both(data, key, other) for (key, field), other in zip(_JOINT_KEYS.items(), _OTHER_KEYS, strict=True)
     }
     joints, sources = build_joints((*driven, *others), given, facts, missing)
-    period = _period(data, facts, missing)
     contract = Contract(
         schema=SCHEMA,
         task=facts.task or path.stem,
-        robot=missing.ask(facts.robot, "robot", "name of the robot", ""),
+        robot=robot,
         joints=joints,
         period_ns=period,
         observation=_observation(data, driven),
         action=_action(data, driven, joints),
-        command=_command(facts, missing),
+        command=command,
         chain=None,
-        latency_s=missing.ask(
-            facts.latency_s, "latency_s", "s, command delay that training saw: [least, most]", (0.0, 0.0)
-        ),
-        clock=PhaseClock(frequency=1 / GAIT_S, start=(period * 1e-9 / GAIT_S,)),
+        latency_s=latency,
+        clock=PhaseClock(frequency=1 / GAIT_S, start=(period * 1e-9 / GAIT_S % 1.0,)),
     )
     missing.check()
     folder, name = _network_file(path, data.text("policy_path"), data.where("policy_path"))
@@ -75,9 +79,9 @@ def _joint_names(data: Mapping, facts: Facts, missing: Missing) -> tuple[tuple[s
     if not 0 < count <= MAX_MOTORS:
         raise ImportFailed(f"{data.where('num_actions')}: {count}; expected 1 .. {MAX_MOTORS}")
     if "leg_joint2motor_idx" not in data:
-        names = missing.ask(
-            facts.joints, "joints", "names of the joints in the simulator's order", _unnamed(range(count))
-        )
+        what = f"{count} names of joints, in the simulator's order: the file names none"
+        names = missing.ask(facts.joints, "joints", what, None)
+        names = need_names(names, _JOINT_KEYS.values(), facts, missing)
         if len(names) != count:
             raise ImportFailed(f"{facts.source}: joints names {len(names)}, {data.where('num_actions')} is {count}")
         return names, ()
@@ -86,17 +90,15 @@ def _joint_names(data: Mapping, facts: Facts, missing: Missing) -> tuple[tuple[s
     )
     if len(driven) != count:
         raise ImportFailed(f"{data.where('leg_joint2motor_idx')}: {len(driven)} motors for {count} actions")
-    what = "names of the joints in the order of the robot's motors"
-    motors = missing.ask(facts.sdk_joints, "sdk_joints", what, _unnamed(range(max((*driven, *held)) + 1)))
+    count = max((*driven, *held)) + 1
+    what = f"{count} names of joints, in the order of the robot's motors: the file has the motors' numbers only"
+    motors = missing.ask(facts.sdk_joints, "sdk_joints", what, None)
+    motors = need_names(motors, _JOINT_KEYS.values(), facts, missing)
     if max((*driven, *held)) >= len(motors):
         raise ImportFailed(
             f"{facts.source}: sdk_joints names {len(motors)} motors, {data.source} uses number {max((*driven, *held))}"
         )
     return tuple(motors[i] for i in driven), tuple(motors[i] for i in held)
-
-
-def _unnamed(numbers: range) -> tuple[str, ...]:
-    return tuple(f"joint_{index}" for index in numbers)
 
 
 def _motor(value: float, data: Mapping, key: str) -> int:
@@ -120,9 +122,7 @@ def _period(data: Mapping, facts: Facts, missing: Missing) -> int:
     else:
         seconds = data.number("simulation_dt") * data.number("control_decimation")
         said = Numbers(values=(seconds,), source=data.where("simulation_dt"))
-    own = None if facts.period_s is None else Numbers(values=(facts.period_s,), source=facts.source)
-    best = agree("period_s", said, own) or said
-    return period_ns(best.values[0], best.source)
+    return agreed_period(said, facts, missing)
 
 
 def _observation(data: Mapping, driven: tuple[str, ...]) -> tuple[ObservationTerm, ...]:
@@ -148,15 +148,6 @@ def _action(data: Mapping, driven: tuple[str, ...], joints: tuple[ContractJoint,
     check_scale(scale)
     others = "default" if len(joints) > len(driven) else "keep"
     return JointPosition(joints=driven, scale=scale.values[0], clip=None, limited=False, others=others)
-
-
-def _command(facts: Facts, missing: Missing) -> CommandSpec:
-    if facts.command is None:
-        missing.ask(
-            None, "command", "low and high of command.velocity: m/s forwards and to the left, rad/s to the left", None
-        )
-        return CommandSpec(signal="command.velocity", workspace=None, low=(0.0,) * 3, high=(0.0,) * 3)
-    return CommandSpec(signal="command.velocity", workspace=None, low=facts.command.low, high=facts.command.high)
 
 
 def _network_file(path: Path, given: str, source: str) -> tuple[Path, str]:
@@ -194,7 +185,7 @@ def _recognises(path: Path) -> bool:
         data = read_yaml(path)
     except ImportFailed:
         return False
-    return all(key in data for key in ("policy_path", "kps", "num_obs", "cmd_scale"))
+    return all(key in data for key in KEYS)
 
 
 IMPORTER = Importer(

@@ -25,8 +25,6 @@ from spoiling import (
 
 from isthmus.policies.importers.common import Facts, ImportFailed
 from isthmus.policies.importers.registry import IMPORTERS
-from isthmus.policies.onnx_graph import policy_model
-from isthmus.policies.onnx_nodes import GraphError
 
 
 @pytest.mark.parametrize("recorded", EVERY.values(), ids=EVERY)
@@ -229,9 +227,8 @@ def test_a_description_that_cannot_be_meant_is_refused_of_bare_networks(old, new
         load(BARE, path)
 
 
-def test_a_description_of_another_width_is_refused_when_it_is_merged(tmp_path: Path) -> None:
+def test_a_description_of_another_width_is_refused(tmp_path: Path) -> None:
     path = copied(BARE, tmp_path)
     path.write_text(path.read_text().replace("lags = [0, 2]", "lags = [0, 1, 2]", 1))
-    imported = IMPORTERS["bare"].load(path, BARE.facts)
-    with pytest.raises(GraphError, match=r"\[1, 27\]"):
-        policy_model(imported.contract, imported.network, memory=imported.memory)
+    with pytest.raises(ImportFailed, match=r"does not fit.*\[1, 27\]"):
+        load(BARE, path)

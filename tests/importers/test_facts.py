@@ -99,10 +99,10 @@ def test_limits_are_the_robots_and_gains_are_the_policys() -> None:
     robot, missing = load_robot("go2"), Missing(Path("policy"), Facts())
     name = robot.joint_names[0]
     facts = robot_facts(robot, Facts())
-    joints, sources = build_joints((name,), {}, facts, missing)
-    assert joints[0].lower == robot.joints[0].lower
+    joints, sources = build_joints(robot.joint_names, {}, facts, missing)
+    assert [joint.lower for joint in joints] == [joint.lower for joint in robot.joints]
     assert {source.path for source in sources} == {
-        f"joints[0].{key}" for key in ("lower", "upper", "velocity_limit", "effort_limit")
+        f"joints[{i}].{key}" for key in ("lower", "upper", "velocity_limit", "effort_limit") for i in range(len(joints))
     }
     with pytest.raises(ImportFailed) as error:
         missing.check()
