@@ -192,8 +192,12 @@ def _joint_offsets(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
 def _joint_factors(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
     names, count = view.robot.joint_names, len(view.robot.joints)
     for held, words, cost in _groups(view):
-        chosen = [(factor, what) for factor, what, kind in UNITS if kind in ("angle", "length") or factor in (2.0, 0.5)]
-        for joint, (factor, what) in product(np.flatnonzero(suspects).tolist(), chosen):
+        of_kind = {
+            kind: [(f, w) for f, w, k in UNITS if k == unit or f in (2.0, 0.5) or (f == 1000.0 and kind == "slide")]
+            for kind, unit in (("hinge", "angle"), ("slide", "length"))
+        }
+        chosen = [(j, entry) for j in np.flatnonzero(suspects).tolist() for entry in of_kind[view.robot.joints[j].kind]]
+        for joint, (factor, what) in chosen:
             size = np.where(np.arange(count) == joint, 1.0 / factor, 1.0)
             yield _make(
                 f"joint {joint + 1} ({names[joint]}) {what} {words}",

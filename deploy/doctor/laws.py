@@ -41,12 +41,18 @@ def velocity_is_change(view: View) -> np.ndarray:
     summed = np.cumsum(np.vstack([np.zeros(vel.shape[1]), vel]), axis=0) * view.step
     moved, predicted = pos[at + k] - pos[at], summed[at + k + 1] - summed[at + 1]
     noise = 3.0 * resolution(view) + view.step * np.sqrt(k) * roughness(vel, view.begin)
-    return misfit(moved - predicted, moved, noise + 2e-3, 0.45)
+    found = misfit(moved - predicted, moved, noise + 2e-3, 0.45)
+    # A factor between them, where they otherwise go together.
+    both, own = (moved * predicted).sum(0), np.square(predicted).sum(0)
+    slope = both / np.maximum(own, 1e-12)
+    together = both**2 > 0.8 * own * np.square(moved).sum(0)
+    clear = together & (slope > 0) & (np.square(moved).mean(0) > 9.0 * np.square(noise + 2e-3))
+    return np.where(clear, np.maximum(found, 1.4 * np.abs(np.log(np.maximum(slope, 1e-3))) / np.log(1.7)), found)
 
 
 def joints_follow_targets(view: View) -> np.ndarray:
     """What joint_pos changed by in a fifth of a second against what its target did, at the delay that fits all joints best. (n,)."""
-    k, best = view.window(0.2), None
+    k, best, at_best = view.window(0.2), None, (np.zeros((1, 1)), np.zeros((1, 1)))
     pos, target = view.data["joint_pos"], view.data[EXECUTED]
     driven = driven_joints(view)
     if view.contract.action.target != "joint_target" or target.shape != pos.shape:
@@ -60,8 +66,28 @@ def joints_follow_targets(view: View) -> np.ndarray:
         slope = np.clip((moved * asked).sum(0) / np.maximum(np.square(asked).sum(0), 1e-9), 0.3, 1.3)
         found = misfit(moved - slope * asked, np.abs(moved) + 0.3 * np.abs(asked), 0.03, 0.7)
         if best is None or np.log1p(found**2)[driven].sum() < np.log1p(best**2)[driven].sum():
-            best = found
-    return np.zeros(0) if best is None else np.where(driven, best, 0.0)
+            best, at_best = found, (moved, asked)
+    if best is None:
+        return np.zeros(0)
+    return np.where(driven, np.maximum(best, better_targets(*at_best)), 0.0)
+
+
+def better_targets(moved: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """How much better another joint's target, or its own turned round, explains each joint's movement than its own, (n,).
+
+    0 where nothing does, 1.6 where what is left is five times as small.
+    """
+    together, size, given = moved.T @ asked, np.square(moved).sum(0), np.square(asked).sum(0)
+
+    def left(sign: float) -> np.ndarray:
+        slope = np.clip(sign * together / np.maximum(given, 1e-9), 0.3, 1.3) * sign
+        return size[:, None] - 2.0 * slope * together + slope**2 * given
+
+    own, turned = left(1.0), np.diag(left(-1.0))
+    others = np.minimum(np.where(np.eye(len(size), dtype=bool), np.inf, own).min(1), turned)
+    floor = len(moved) * 0.01**2 + 0.05 * size
+    better = 0.4 * ((np.diag(own) + floor) / (others + floor) - 1.0)
+    return np.where(size > len(moved) * 0.03**2, np.maximum(better, 0.0), 0.0)
 
 
 def lead_as_trained(view: View) -> np.ndarray:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .laws import Law
+from .laws import Law, signed_axes
 from .rigid_body import GRAVITY, Motion, RigidModel, inverse_dynamics, jacobian, poses
 from .view import EXECUTED, View, misfit
 
@@ -92,6 +92,8 @@ class Evidence:
 
     stay: np.ndarray  # (P, 3) m, of pairs of feet over a window
     size: np.ndarray  # (P, 3) m, how far they moved or should have
+    turns: np.ndarray  # (P, 3) rad that the gyro turned meanwhile
+    apart: np.ndarray  # (P, 3) m from one foot to the other
     aside: np.ndarray  # (3,) mean push on top of the weight, in weights, base frame
     moment: np.ndarray  # (3,) N m, mean about the base's origin, over weight in m
     down: np.ndarray  # (3,) mean
@@ -108,7 +110,7 @@ def evidence(view: View, carries: np.ndarray | None = None) -> Evidence | None:
     legs = legs if carries is None else replace(legs, carries=carries)
     short = view.shown(_MOST)
     k = short.window(0.2, 3)
-    stay, size = _feet_motion(legs, short.pairs(k), k, view.step)
+    stay, size, turns, apart = _feet_motion(legs, short.pairs(k), k, view.step)
     push = _unturned(legs.force.sum(1) / legs.weight + legs.down, legs, view.step)
     moment = (np.cross(legs.feet, legs.force).sum(1) + legs.moment) / legs.weight
     down = legs.down.mean(0)
@@ -116,6 +118,8 @@ def evidence(view: View, carries: np.ndarray | None = None) -> Evidence | None:
     return Evidence(
         stay=stay,
         size=size,
+        turns=turns,
+        apart=apart,
         aside=push.mean(0),
         moment=moment.mean(0),
         down=down / np.linalg.norm(down),
@@ -133,20 +137,25 @@ def _unturned(push: np.ndarray, legs: Stance, step: float) -> np.ndarray:
     return np.stack([c * push[:, 0] - s * push[:, 1], s * push[:, 0] + c * push[:, 1], push[:, 2]], axis=-1)
 
 
-def _feet_motion(legs: Stance, at: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Over all pairs of feet that carry weight from t to t + k: what is not explained (P, 3) m, and how far they moved."""
+def _feet_motion(legs: Stance, at: np.ndarray, k: int, step: float) -> tuple[np.ndarray, ...]:
+    """Over all pairs of feet that carry weight from t to t + k, (P, 3) each.
+
+    What is not explained, m; how far they moved, m; how far the gyro turned, rad; from one foot to the other, m.
+    """
     summed = np.cumsum(np.vstack([np.zeros(3), legs.gyro]), axis=0) * step
     turn = summed[at + k + 1] - summed[at + 1]  # (A, 3) small
     held = np.cumsum(np.vstack([np.zeros(legs.carries.shape[1], dtype=int), legs.carries]), axis=0)
     stays = held[at + k + 1] - held[at] == k + 1  # (A, m)
-    rows, sizes = [], []
+    rows, sizes, turns, between = [], [], [], []
     for i, j in combinations(range(legs.feet.shape[1]), 2):
         both = stays[:, i] & stays[:, j]
         apart, later = (legs.feet[t[both], i] - legs.feet[t[both], j] for t in (at, at + k))
-        predicted = -np.cross(turn[both], 0.5 * (apart + later))
+        between.append(0.5 * (apart + later))
+        turns.append(turn[both])
+        predicted = -np.cross(turns[-1], between[-1])
         rows.append(later - apart - predicted)
         sizes.append(np.maximum(np.abs(later - apart), np.abs(predicted)))
-    return np.concatenate(rows), np.concatenate(sizes)
+    return np.concatenate(rows), np.concatenate(sizes), np.concatenate(turns), np.concatenate(between)
 
 
 def legs_hold(view: View) -> np.ndarray:
@@ -158,7 +167,9 @@ def legs_hold(view: View) -> np.ndarray:
     found = evidence(view)
     if found is None:
         return np.zeros(0)
-    stay = np.zeros(3) if len(found.stay) < 150 else misfit(*_without_slips(found), 0.006, 0.5)
+    stay = np.zeros(3)
+    if len(found.stay) >= 150:
+        stay = np.maximum(misfit(*_without_slips(found), 0.006, 0.5), 1.5 * (_better_axes(found) - 1.2))
     along = float(found.aside @ found.down)  # 0 as it should be, 1 where nothing is carried
     aside = found.aside - along * found.down
     loose = 0.06 + 0.25 * max(0.0, 0.9 - found.grounded)  # legs that swing push on more than their feet
@@ -169,6 +180,17 @@ def legs_hold(view: View) -> np.ndarray:
         np.abs(found.moment[:2]) / np.hypot(0.045, 2.0 * tilt[:2]),
     )
     return np.concatenate([stay, [carried], aside, moment])
+
+
+def _better_axes(found: Evidence) -> float:
+    """How many times more is left unexplained than were the gyro's axes others, at least 1."""
+    keep = np.linalg.norm(found.stay, axis=-1)
+    kept = keep <= np.quantile(keep, 0.8)
+    moved, apart = (found.stay - np.cross(found.turns, found.apart))[kept], found.apart[kept]
+    now = np.square(found.stay[kept]).sum()
+    turned = np.einsum("sij,pj->spi", np.stack(signed_axes()), found.turns[kept])
+    others = np.square(moved + np.cross(turned, apart)).sum((1, 2))
+    return max(1.0, float(now / max(float(others.min()), 1e-12)))
 
 
 def _without_slips(found: Evidence) -> tuple[np.ndarray, np.ndarray]:

@@ -133,6 +133,8 @@ def _blame(contract: Contract, expected: np.ndarray, shown: np.ndarray, off: np.
 def _term_words(expected: np.ndarray, shown: np.ndarray) -> str:
     """Of one term, (T, lags, w) each."""
     late = len(expected) - 1
+    if not np.any(shown) and np.any(np.nan_to_num(expected)):
+        return "is scaled by 0: the network is shown nothing of it"
     if expected.shape[1] > 1 and _same(expected[:, ::-1], shown):
         return "has its history reversed: newest first where oldest first is meant, or the other way"
     if expected.shape[1] > 1 and _same(expected[expected.shape[1] :], shown[expected.shape[1] :]):

@@ -264,6 +264,8 @@ def relation(asked: np.ndarray, given: np.ndarray, names: tuple[str, ...]) -> tu
             )
         else:
             at = int(np.argmax(np.where(moving, np.abs(slopes - 1.0), 0.0)))
+            if 0.7 < slopes[at] < 1.4:  # another policy's motion, rather
+                return "", agree
             label = names[at] if len(names) == width else str(at + 1)
             candidates.append(
                 (explained(scaled), f"{label} moves {slopes[at]:.3g} times as far: its scale or sign differs")

@@ -202,7 +202,7 @@ def _turns(log: SignalLog) -> list[Finding]:
     pos = log.signals.get("joint_pos")
     if pos is not None and len(pos) > 3:
         jump = np.abs(np.abs(np.diff(pos, axis=0)) - 2.0 * np.pi) < 0.3
-        jump &= ~log.begin[1:, None]
+        jump &= ~log.begin[1:, None] & (np.median(np.abs(np.diff(pos, axis=0)), axis=0) < 0.2)
         if jump.any():
             joint = int(np.argmax(jump.any(0)))
             found.append(
