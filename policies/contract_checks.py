@@ -12,6 +12,7 @@ from .contract import (
     Action,
     Contract,
     ContractError,
+    ContractJoint,
     JointIncrement,
     JointIntegral,
     JointPosition,
@@ -26,6 +27,10 @@ from .observation_terms import OBSERVATION_TERMS, TermSpec
 LONGEST_LAG = 1000  # ticks; a graph keeps every sample from then to now
 WIDEST_SIGNAL = 10_000  # values of an own signal
 LONGEST_CHUNK = 1000  # actions
+LARGEST = 3.4e38  # about the largest float32, in which all of it is computed
+SAME_RAD = 1e-6  # rad or m, what float32 leaves of numbers that are the same
+SHORTEST_PERIOD_NS = 1000
+LONGEST_LATENCY_S = 1.0
 
 
 def check_contract(contract: Contract) -> None:
@@ -33,16 +38,40 @@ def check_contract(contract: Contract) -> None:
     for where, number in _numbers(contract):
         if not math.isfinite(number):
             raise ContractError(f"contract: {where} = {number}; every number must be finite, make the contract again")
+        if abs(number) > LARGEST:
+            raise ContractError(
+                f"contract: {where} = {number}; expected a number that float32 holds, within +-{LARGEST:g}"
+            )
     if contract.schema != SCHEMA:
         raise ContractError(f"contract schema {contract.schema} is not supported; this isthmus reads schema {SCHEMA}")
-    _check_positive("period_ns", contract.period_ns)
-    _check_range("latency_s", *contract.latency_s)
+    _check_times(contract)
+    for what, name in (
+        ("task", contract.task),
+        ("robot", contract.robot),
+        *(("joint", n) for n in contract.joint_names),
+    ):
+        if not name.isprintable():
+            raise ContractError(
+                f"contract: {what} {name!r} has characters that cannot be printed; expected one line of text"
+            )
     _check_own_signals(contract.own_signals)
     _check_joints(contract)
     _check_action(contract.action)
     _check_command(contract)
     _check_clock(contract)
     _check_observation(contract)
+
+
+def _check_times(contract: Contract) -> None:
+    period, (least, most) = contract.period_ns, contract.latency_s
+    _check_positive("period_ns", period)
+    if not isinstance(period, int) or period < SHORTEST_PERIOD_NS:
+        raise ContractError(
+            f"contract: period_ns = {period}; expected a whole number of ns, {SHORTEST_PERIOD_NS} at least"
+        )
+    _check_range("latency_s", least, most)
+    if not 0.0 <= least <= most <= LONGEST_LATENCY_S:
+        raise ContractError(f"contract: latency_s = {least}, {most}; expected s within 0 .. {LONGEST_LATENCY_S:g}")
 
 
 def _check_joints(contract: Contract) -> None:
@@ -60,11 +89,23 @@ def _check_joints(contract: Contract) -> None:
         )
     for joint in contract.joints:
         _check_range(f"lower, upper of joint {joint.name!r}", joint.lower, joint.upper)
+        _check_pose(joint)
         for field in ("kp", "kd", "velocity_limit", "effort_limit"):
             if getattr(joint, field) < 0:
                 raise ContractError(
                     f"contract: {field} of joint {joint.name!r} must not be negative, got {getattr(joint, field)}"
                 )
+
+
+def _check_pose(joint: ContractJoint) -> None:
+    """Refuse a default pose outside the limits, by more than the numbers were rounded when they were printed."""
+    rounded = dict(joint.rounding)
+    lower, upper = (rounded.get(end, 0.0) + rounded.get("default_pos", 0.0) + SAME_RAD for end in ("lower", "upper"))
+    if not joint.lower - lower <= joint.default_pos <= joint.upper + upper:
+        raise ContractError(
+            f"contract: default_pos of joint {joint.name!r} is {joint.default_pos}; expected it within its limits, "
+            f"{joint.lower} .. {joint.upper}"
+        )
 
 
 def _check_action(action: Action) -> None:
@@ -219,6 +260,8 @@ def _check_clock(contract: Contract) -> None:
     _check_positive("clock.frequency", clock.frequency)
     if not clock.start:
         raise ContractError("contract: clock.start is empty; give each phase at an episode's first tick, in cycles")
+    if not all(0.0 <= start <= 1.0 for start in clock.start):
+        raise ContractError(f"contract: clock.start = {list(clock.start)}; expected cycles within 0 .. 1")
     if clock.still_below is None:
         return
     if contract.command is None:

@@ -11,8 +11,8 @@ from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.robot import RobotSpec, load_robot
 from isthmus.hardware.structure import FormatError, leaves, structure, unstructure
 
-LARGEST = 3.4e38  # about the largest float32
-LONGEST_LATENCY_S = 1.0
+from ..contract_checks import LARGEST, LONGEST_LATENCY_S
+
 ANCHOR_FORM = (
     'one [[anchor]] for each joint, from the base on: joint = "waist_yaw_joint", axis = "x", "y" or "z", '
     "pos = [0.0, 0.0, 0.04] in m, of the joint in the frame of the body before it; anchor = [] where it is the base"

@@ -12,6 +12,7 @@ from isthmus.policies.contract import (
     JointEffort,
     JointPosition,
     ObservationTerm,
+    PhaseClock,
     bind,
     history,
 )
@@ -177,3 +178,51 @@ def test_the_checks_leave_contracts_of_every_action_alone():
     check_contract(
         replace(CARTPOLE, command=CommandSpec(signal="command.cart", workspace=None, low=(0.0,), high=(0.0,)))
     )
+
+
+def jointed(**change):
+    return replace(REACH, joints=(replace(REACH.joints[0], **change), *REACH.joints[1:]))
+
+
+@pytest.mark.parametrize(
+    ("contract", "words"),
+    [
+        *((jointed(**{field: 3.5e38}), "a number that float32 holds") for field in ("kp", "upper", "effort_limit")),
+        (observing(CARTPOLE, scale=-1e39), r"observation\[0\]\.scale = -1e\+39; expected a number that float32 holds"),
+        *((replace(REACH, period_ns=period), "whole number of ns, 1000 at least") for period in (999, 1, 2e7, 1000.5)),
+        (replace(REACH, latency_s=(-0.01, 0.0)), r"latency_s = -0\.01, 0\.0; expected s within 0 \.\. 1"),
+        (replace(REACH, latency_s=(0.0, 20.0)), r"latency_s = 0\.0, 20\.0; expected s within 0 \.\. 1"),
+        *(
+            (replace(REACH, task=text), r"task .* cannot be printed")
+            for text in ("a\nb", "a\x1b[2J", "\x00", "a\u202eb")
+        ),
+        (replace(REACH, robot="so\t101"), "robot .* cannot be printed"),
+        (jointed(name="a\nb"), "joint .* cannot be printed"),
+        (jointed(default_pos=9.0), "default_pos of joint 'shoulder_pan' is 9.0; expected it within its limits"),
+        (jointed(default_pos=-9.0), "default_pos of joint 'shoulder_pan' is -9.0; expected it within its limits"),
+        (
+            replace(REACH, clock=PhaseClock(frequency=1.0, start=(0.0, 1.5))),
+            r"clock\.start = \[0\.0, 1\.5\]; expected cycles",
+        ),
+        (replace(REACH, clock=PhaseClock(frequency=1.0, start=(-0.1,))), r"clock\.start = \[-0\.1\]; expected cycles"),
+    ],
+)
+def test_what_nobody_can_have_meant_is_refused_by_name(contract, words):
+    with pytest.raises(ContractError, match=words):
+        check_contract(contract)
+
+
+def test_a_default_pose_may_leave_the_limits_by_what_was_rounded_away():
+    upper = REACH.joints[0].upper
+    check_contract(jointed(default_pos=upper))
+    check_contract(jointed(default_pos=upper + 0.004, rounding=(("default_pos", 0.005),)))
+    check_contract(jointed(default_pos=upper + 0.004, rounding=(("default_pos", 0.002), ("upper", 0.003))))
+    for rounding in ((), (("kp", 0.005),), (("default_pos", 0.003),)):
+        with pytest.raises(ContractError, match="within its limits"):
+            check_contract(jointed(default_pos=upper + 0.004, rounding=rounding))
+
+
+def test_the_edges_of_what_is_allowed_are_allowed():
+    check_contract(replace(REACH, latency_s=(0.0, 1.0), period_ns=1000))
+    check_contract(replace(REACH, clock=PhaseClock(frequency=1.0, start=(0.0, 1.0))))
+    check_contract(replace(REACH, task="größer: 走る"))
