@@ -1,7 +1,7 @@
 """Bundles as holosoma writes policies, for holosoma-inference: ONNX properties in JSON, actor_obs (1, d) -> action (1, n).
 
-Such a file does not say what its observation is made of: holosoma-inference has that in its configuration. A `holosoma.toml` beside it
-says what has to stand there, by the names of that configuration.
+Such a file does not say what its observation is made of: holosoma-inference has that in its configuration. A TOML beside it, of the same
+name, says what has to stand there, by the names of that configuration.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from ..contract import Contract, ObservationTerm, sample_width
+from ..contract import Contract, ObservationTerm, PhaseClock, sample_width
 from ..importers.holosoma import ACTION_CLIP, STILL
 from ..importers.holosoma_config import HolosomaConfig
 from ..manifest import Manifest
@@ -63,13 +63,13 @@ def export_holosoma(model: onnx.ModelProto, manifest: Manifest) -> Exported:
         terms=tuple(names),
         obs_scales={piece.name: _declared(piece, contract) for piece in pieces},
         policy_action_scale=scale,
-        rl_rate=1e9 / contract.period_ns,
+        rl_rate=_plain_inverse(contract.period_ns * 1e-9),
         history_length=samples,
         gait_period=_gait_period(contract, names),
         default_dof_angles=tuple(joint.default_pos for joint in contract.joints),
     )
     notes = (*unlimited_note(rule), *_notes(contract))
-    return Exported(model=made, files={"holosoma.toml": config_toml(config)}, notes=notes)
+    return Exported(model=made, files={".toml": config_toml(config)}, notes=notes)
 
 
 def _shares(contract: Contract, share: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def _shares(contract: Contract, share: np.ndarray) -> np.ndarray:
 
 
 def config_toml(config: HolosomaConfig) -> str:
-    """The configuration as a holosoma.toml."""
+    """The configuration as TOML."""
     values = {key: value for key, value in vars(config).items() if value is not None and key != "obs_scales"}
     lines = [
         f"{key} = {json.dumps(list(value) if isinstance(value, tuple) else value)}" for key, value in values.items()
@@ -126,9 +126,22 @@ def _gait_period(contract: Contract, names: Sequence[str]) -> float | None:
     rule = (clock.still_below, clock.still_parts, clock.still, clock.restart)
     if not close or rule != (STILL, ((0, 1), (2,)), (0.5, 0.5), (0.0, 0.5)):
         raise ExportFailed(
-            f"holosoma's clock is of two feet half a cycle apart that stand at small commands; the bundle's is {clock}"
+            f"holosoma's clock is of two feet half a cycle apart, the first at {step:g} cycles at first, that stand at half a cycle "
+            f"while the command is below {STILL}; {_said(clock)}"
         )
-    return 1.0 / clock.frequency
+    return _plain_inverse(clock.frequency)
+
+
+def _said(clock: PhaseClock) -> str:
+    """A clock in words."""
+    stands = "never stand" if clock.still_below is None else f"stand at {list(clock.still)} below {clock.still_below}"
+    return f"the bundle's phases begin at {[float(f'{start:.6g}') for start in clock.start]} cycles and {stands}"
+
+
+def _plain_inverse(number: float) -> float:
+    """1 / number, with the fewest digits that give the same number back."""
+    exact = 1.0 / number
+    return next((plain for plain in (float(f"{exact:.{n}g}") for n in range(1, 17)) if 1.0 / plain == number), exact)
 
 
 def _properties(contract: Contract, name: str) -> dict[str, object]:

@@ -83,7 +83,7 @@ def _properties(contract: Contract, pieces: Sequence[Piece], run: str) -> dict[s
             contract.observation[piece.term].scale if piece.scaled else 1.0 for piece in pieces
         ],
         "observation_terms_flatten_history_dim": ["True" for _ in pieces],
-        "observation_terms_history_length": [piece.history if piece.history > 1 else 0 for piece in pieces],
+        "observation_terms_history_length": [str(piece.history if piece.history > 1 else 0) for piece in pieces],
         "observation_terms_clip": clips,
         "action_scale": per_joint(rule.scale, len(joints)),
     }
@@ -99,5 +99,8 @@ def _entry(item: str | float | Sequence[float]) -> str:
 
 
 def _number(number: float) -> str:
-    """As short as reads back as the same number."""
-    return str(number) if isinstance(number, int) or math.isinf(number) else repr(float(number))
+    """Nine digits at least, for readers that take a number to be as coarse as it is printed; more where it needs them."""
+    if math.isinf(number):
+        return str(number)
+    short = f"{number:#.9g}"
+    return short if float(short) == number else repr(float(number))

@@ -23,7 +23,7 @@ class Exported:
     """A bundle in another tool's form."""
 
     model: onnx.ModelProto
-    files: dict[str, str]  # what belongs beside it, by name
+    files: dict[str, str]  # what belongs beside it, by the ending that its name has instead of .onnx
     notes: tuple[str, ...]  # what the other tool's runtime does otherwise
 
 

@@ -1,6 +1,7 @@
 """Every exporter, by the name of the tool whose files it writes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -24,13 +25,19 @@ def export_bundle(bundle: Path, flavour: str, target: Path) -> Exported:
 
     Raises:
         BundleError: the bundle cannot be trusted.
-        ExportFailed: an unknown tool, or a contract that its format cannot say; nothing is written then.
+        ExportFailed: an unknown tool, a contract that its format cannot say, or another file where one has to lie; nothing is written then.
     """
     if flavour not in EXPORTERS:
         raise ExportFailed(f"no exporter for {flavour!r}; known: {', '.join(EXPORTERS)}")
     manifest = load_bundle(bundle).manifest
     made = EXPORTERS[flavour](onnx.load(str(bundle)), manifest)
+    beside = {target.with_suffix(ending): text.encode() for ending, text in made.files.items()}
+    for path, data in beside.items():
+        if path == target or (path.exists() and path.read_bytes() != data):
+            raise ExportFailed(
+                f"{path}: has to lie beside {target}, but is another file; move it away, or choose another --out"
+            )
     write_whole(target, made.model.SerializeToString())
-    for name, text in made.files.items():
-        write_whole(target.parent / name, text.encode())
-    return made
+    for path, data in beside.items():
+        write_whole(path, data)
+    return replace(made, files={path.name: made.files[path.suffix] for path in beside})

@@ -2,7 +2,8 @@
 
 Terms stand in alphabetical order, whatever order a configuration has; histories are oldest first and begin with zeros; actions
 are clipped to +-100. What the observation is made of, newer files say themselves (`experiment_config`); for others it is in
-holosoma-inference's Python, and a `holosoma.toml` beside says it. A file that takes `time_step` holds a reference motion.
+holosoma-inference's Python, and a TOML beside, `<name>.toml` or `holosoma.toml`, says it. A file that takes `time_step` holds a
+reference motion.
 """
 
 import json
@@ -57,7 +58,7 @@ _TERMS = {
 
 
 def load(path: Path, facts: Facts) -> Imported:
-    """The .onnx; a holosoma.toml in its folder is read where there is one."""
+    """The .onnx, with the TOML beside it where there is one."""
     model = read_onnx(path)
     data = _properties(model, path)
     names = data.texts("dof_names")

@@ -1,5 +1,6 @@
-"""What a holosoma observation is made of: from the file's `experiment_config`, or from a `holosoma.toml` beside it."""
+"""What a holosoma observation is made of: from its `experiment_config`, or from a TOML beside it, `<name>.toml` or `holosoma.toml`."""
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from isthmus.hardware.structure import FormatError, read_toml
 
 from ..contract_checks import LONGEST_LAG
 from .common import ImportFailed, Numbers, agree, check_scale
+from .files import read_text
 from .tagged_yaml import Mapping
 
 _LISTS = {
@@ -19,7 +21,7 @@ _LISTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class HolosomaConfig:
-    """holosoma.toml: the values of holosoma-inference's configuration, by its names."""
+    """The TOML: the values of holosoma-inference's configuration, by its names."""
 
     terms: tuple[str, ...]  # obs_dict["actor_obs"]
     obs_scales: dict[str, float]
@@ -32,15 +34,15 @@ class HolosomaConfig:
 
 def read_config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[HolosomaConfig, dict[str, Numbers]]:
     """What the observation is made of, and numbers of the joints."""
-    beside = path.parent / "holosoma.toml"
+    beside = _beside(path)
     given, trained = dict[str, Numbers](), None
     if "experiment_config" in data:
         trained = data.mapping("experiment_config")
         given = _trained_joints(trained.mapping("robot"), names)
-    if not beside.is_file():
+    if beside is None:
         if trained is None:
             raise ImportFailed(
-                f"{path}: the file does not say what the observation is made of; write {beside.name} beside it with terms, obs_scales, "
+                f"{path}: the file does not say what the observation is made of; write {path.stem}.toml beside it with terms, obs_scales, "
                 "policy_action_scale, rl_rate, history_length, gait_period and default_dof_angles of the holosoma-inference configuration"
             )
         return _trained(trained, data), given
@@ -54,6 +56,22 @@ def read_config(data: Mapping, names: tuple[str, ...], path: Path) -> tuple[Holo
     best = agree("default_dof_angles", given.get("default_pos"), pose)
     _check(config, len(names), beside)
     return config, given if best is None else {**given, "default_pos": best}
+
+
+def _beside(path: Path) -> Path | None:
+    """The TOML of a policy: of its name, or holosoma.toml, which is of all in the folder; None where there is neither."""
+    own, common = path.with_suffix(".toml"), path.parent / "holosoma.toml"
+    if own.is_file() and _is_config(own):
+        return own
+    return common if common.is_file() else None
+
+
+def _is_config(path: Path) -> bool:
+    """Whether a TOML is one of these, rather than facts or a description of another kind."""
+    try:
+        return "obs_scales" in tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ImportFailed(f"{path}: cannot be read as TOML: {error}") from None
 
 
 def _check(config: HolosomaConfig, count: int, source: Path) -> None:
@@ -117,7 +135,7 @@ def _trained_scale(control: Mapping, data: Mapping) -> float | tuple[float, ...]
         given = file_scale(data)
         if given is None:
             raise ImportFailed(
-                f"{control.where(by_gain)}: the scales are not in the file; give policy_action_scale in holosoma.toml"
+                f"{control.where(by_gain)}: the scales are not in the file; give policy_action_scale in a TOML beside it"
             )
         return given
     scale = control.number("action_scale")

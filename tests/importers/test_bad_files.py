@@ -165,7 +165,7 @@ def test_properties_that_no_policy_has_are_refused_in_holosoma(key, value, said,
 def test_a_holosoma_file_that_does_not_say_what_it_sees_asks_for_it(tmp_path: Path) -> None:
     path = copied(HOLOSOMA, tmp_path)
     path.with_name("holosoma.toml").unlink()
-    with pytest.raises(ImportFailed, match=r"holosoma\.toml beside it with terms, obs_scales"):
+    with pytest.raises(ImportFailed, match=r"policy\.toml beside it with terms, obs_scales"):
         load(HOLOSOMA, path)
 
 

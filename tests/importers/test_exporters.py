@@ -1,20 +1,24 @@
 """Bundles go back into other tools' files, and what those tools then compute is what the bundle computes."""
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from parity import TOLERANCE, load_rows, run_rows
 from recorded_a import RECORDED as RECORDED_A
 from recorded_b import RECORDED as RECORDED_B
 
 from isthmus.policies.contract import JointPosition, history
+from isthmus.policies.exporters.mjlab import _number
 from isthmus.policies.exporters.network import ExportFailed
 from isthmus.policies.exporters.registry import export_bundle
-from isthmus.policies.importers.common import CommandFacts, Facts, Imported, JointFacts
+from isthmus.policies.importers.common import CommandFacts, Facts, Imported, JointFacts, parse_csv
 from isthmus.policies.importers.imported_bundle import write_imported
 from isthmus.policies.importers.registry import IMPORTERS
 
@@ -167,3 +171,91 @@ def test_histories_of_different_lengths_are_told_apart(tmp_path: Path) -> None:
     again = there_and_back(imported, "mjlab", tmp_path, facts_of(imported))
     assert {term.lags for term in again.contract.observation} == {history(3)}
     assert_the_same(imported, again, signals)
+
+
+ROUND = st.one_of(
+    st.integers(1, 999).map(float),
+    st.integers(1, 99999).map(lambda n: n / 1000),
+    st.floats(1e-30, 1e30).map(lambda x: float(np.float32(x))),
+    st.floats(1e-30, 1e30),
+)
+
+
+@given(number=ROUND)
+def test_numbers_of_mjlabs_lists_read_back_exactly_and_are_printed_to_nine_digits(number: float) -> None:
+    for signed in (number, -number):
+        read = parse_csv(_number(signed), "file")
+        assert read.values == (signed,)
+        assert read.resolution is not None and read.resolution[0] <= 1e-8 * number
+
+
+def test_round_numbers_that_went_to_mjlab_come_back_as_fine_as_they_were(tmp_path: Path) -> None:
+    """Of which 0.5 stands for anything from 0.45 to 0.55, and then every robot fits the policy."""
+    imported, _ = imported_with(MJLAB)
+    contract = imported.contract
+    joints = tuple(replace(joint, kp=20.0, kd=0.5, default_pos=0.9, rounding=()) for joint in contract.joints)
+    imported = replace(imported, contract=replace(contract, joints=joints))
+    again = there_and_back(imported, "mjlab", tmp_path, facts_of(imported)).contract
+    assert {(joint.kp, joint.kd, joint.default_pos) for joint in again.joints} == {(20.0, 0.5, 0.9)}
+    assert max(step for joint in again.joints for _, step in joint.rounding) < 1e-5  # of float32
+
+
+def test_two_policies_in_one_folder_keep_their_own_configurations(tmp_path: Path) -> None:
+    slow, signals = imported_with(WALK)
+    other = replace(slow.contract, joints=tuple(replace(joint, default_pos=0.1) for joint in slow.contract.joints))
+    quick = replace(slow, contract=other)
+    for name, imported in (("slow", slow), ("quick", quick)):
+        write_imported(tmp_path / "bundle.onnx", imported, name=name, tool="test")
+        assert list(export_bundle(tmp_path / "bundle.onnx", "holosoma", tmp_path / f"{name}.onnx").files) == [
+            f"{name}.toml"
+        ]
+    for name, imported in (("slow", slow), ("quick", quick)):
+        again = IMPORTERS["holosoma"].load(tmp_path / f"{name}.onnx", facts_of(imported))
+        assert_the_same(imported, again, signals)
+        assert [j.default_pos for j in again.contract.joints] == [j.default_pos for j in imported.contract.joints]
+
+
+@pytest.mark.parametrize("content", ["", "mine = 1", "[obs_scales]"])
+def test_a_users_file_is_never_overwritten_by_what_lies_beside_an_export(content: str, tmp_path: Path) -> None:
+    imported, _ = imported_with(WALK)
+    write_imported(tmp_path / "bundle.onnx", imported, name="walk", tool="test")
+    (tmp_path / "walk.toml").write_text(content)
+    with pytest.raises(ExportFailed, match=r"walk\.toml: .*another file"):
+        export_bundle(tmp_path / "bundle.onnx", "holosoma", tmp_path / "walk.onnx")
+    assert (tmp_path / "walk.toml").read_text() == content
+    assert not (tmp_path / "walk.onnx").exists()
+    (tmp_path / "walk.toml").unlink()
+    for _ in range(2):  # the same again is no other file
+        export_bundle(tmp_path / "bundle.onnx", "holosoma", tmp_path / "walk.onnx")
+
+
+def test_facts_of_the_policys_name_are_not_taken_for_its_configuration(tmp_path: Path) -> None:
+    imported, _ = imported_with(WALK)
+    there_and_back(imported, "holosoma", tmp_path, facts_of(imported))
+    (tmp_path / "exported.toml").rename(tmp_path / "holosoma.toml")
+    (tmp_path / "exported.toml").write_text('robot = "made_up"\n')
+    IMPORTERS["holosoma"].load(tmp_path / "exported.onnx", facts_of(imported))
+
+
+@pytest.mark.parametrize("period", [0.9, 0.8, 1.0, 0.7, 1.1, 1 / 3])
+def test_a_gait_is_written_as_the_number_that_somebody_gave(period: float, tmp_path: Path) -> None:
+    imported, _ = imported_with(WALK)
+    clock = imported.contract.clock
+    assert clock is not None
+    step = imported.contract.period_ns * 1e-9 / period
+    clock = replace(clock, frequency=1.0 / period, start=(step, 0.5 + step))
+    there_and_back(
+        replace(imported, contract=replace(imported.contract, clock=clock)), "holosoma", tmp_path, facts_of(imported)
+    )
+    written = tomllib.loads((tmp_path / "exported.toml").read_text())
+    assert 1.0 / written["gait_period"] == clock.frequency
+    assert len(repr(written["gait_period"])) <= len(repr(period))
+    assert written["rl_rate"] == 50.0
+
+
+def test_a_clock_that_is_refused_is_told_in_words(tmp_path: Path) -> None:
+    imported, _ = imported_with(BY_NAME["unitree_rl_gym-unitree_rl_gym-mujoco"])
+    write_imported(tmp_path / "bundle.onnx", imported, name="walk", tool="test")
+    with pytest.raises(ExportFailed, match="never stand") as error:
+        export_bundle(tmp_path / "bundle.onnx", "holosoma", tmp_path / "exported.onnx")
+    assert "PhaseClock" not in str(error.value) and "=" not in str(error.value)
