@@ -5,6 +5,7 @@ It ends at the first tick at which no policy should go on.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -227,60 +228,57 @@ def relation(asked: np.ndarray, given: np.ndarray, names: tuple[str, ...]) -> tu
     if agree > 0.9:
         return "", agree
 
-    def explained(value: np.ndarray) -> float:
-        left = np.square(given - value).sum()
-        return 1.0 - left / max(np.square(given - given.mean(0)).sum(), 1e-9)
-
     width = asked.shape[1]
-    best, words = explained(asked), ""
+    labels = names if len(names) == width else tuple(str(k + 1) for k in range(width))
     candidates: list[tuple[float, str]] = []
-    for i in range(width):
-        for j in range(i + 1, width):
-            order = list(range(width))
-            order[i], order[j] = j, i
-            label = f"{names[i]} and {names[j]}" if len(names) == width else f"{i + 1} and {j + 1}"
-            candidates.append((explained(asked[:, order]), f"joints {i + 1} and {j + 1} ({label}) are swapped"))
+    for i, j in combinations(range(width), 2):
+        order = list(range(width))
+        order[i], order[j] = j, i
+        words = f"joints {i + 1} and {j + 1} ({labels[i]} and {labels[j]}) are swapped"
+        candidates.append((_explained(asked[:, order], given), words))
     if len(names) == width:
-        candidates += [(explained(asked[:, order]), what) for order, what in structured_orders(names)]
-    candidates.append((explained(np.vstack([asked[:1], asked[:-1]])), "it is one tick late"))
-    mean = asked.mean(0)
-    a0, g0 = asked - mean, given - given.mean(0)
+        candidates += [(_explained(asked[:, order], given), what) for order, what in structured_orders(names)]
+    candidates.append((_explained(np.vstack([asked[:1], asked[:-1]]), given), "it is one tick late"))
+    scaled = _scaled(asked, given, labels)
+    if scaled is None:
+        return "", agree
+    clipped = np.clip(asked, given.min(0), given.max(0))
+    candidates += scaled
+    candidates.append((_explained(clipped, given) - 0.002, "it is clipped, so that it never leaves a narrower range"))
+    for share in (0.1, 0.15, 0.2, 0.3, 0.5):
+        words = "it is smoothed by a filter that training did not have"
+        candidates.append((_explained(_smoothed(asked, share), given) - 0.002, words))
+    score, said = max(candidates, key=lambda entry: entry[0])
+    best = _explained(asked, given)
+    return (said if score > 0.99 and score > best + 0.3 * (1.0 - best) else ""), agree
+
+
+def _explained(value: np.ndarray, given: np.ndarray) -> float:
+    """Share of the variance of what was given."""
+    left = np.square(given - value).sum()
+    return 1.0 - left / max(np.square(given - given.mean(0)).sum(), 1e-9)
+
+
+def _scaled(asked: np.ndarray, given: np.ndarray, labels: tuple[str, ...]) -> list[tuple[float, str]] | None:
+    """Scales and shifts; None where the one is the other but for little, as of another policy of the same kind."""
+    a0, g0 = asked - asked.mean(0), given - given.mean(0)
     slopes = (a0 * g0).sum(0) / np.maximum(np.square(a0).sum(0), 1e-9)
     moving = a0.std(0) > 1e-3
-    scaled = given.mean(0) + slopes * a0
-    if moving.any() and explained(scaled) > 0.98:
-        slope = slopes[moving]
-        shift = (given.mean(0) - mean)[moving]
-        if np.abs(slope - 1.0).max() < 0.15:
-            if (np.abs(shift) < 0.05 * size[moving] + 0.03).all():
-                return "", agree
-            candidates.append(
-                (explained(scaled), f"it is shifted by up to {np.abs(shift).max():.3g}: another default pose")
-            )
-        elif np.ptp(slope) < 0.1 * np.abs(slope).max():
-            factor = float(np.median(slope))
-            candidates.append(
-                (explained(scaled), f"it moves {factor:.3g} times as far: another action scale, unit or sign")
-            )
-        else:
-            at = int(np.argmax(np.where(moving, np.abs(slopes - 1.0), 0.0)))
-            if 0.7 < slopes[at] < 1.4:  # another policy's motion, rather
-                return "", agree
-            label = names[at] if len(names) == width else str(at + 1)
-            candidates.append(
-                (explained(scaled), f"{label} moves {slopes[at]:.3g} times as far: its scale or sign differs")
-            )
-    low, high = given.min(0), given.max(0)
-    candidates.append(
-        (explained(np.clip(asked, low, high)) - 0.002, "it is clipped, so that it never leaves a narrower range")
-    )
-    for share in (0.1, 0.15, 0.2, 0.3, 0.5):
-        words_of = "it is smoothed by a filter that training did not have"
-        candidates.append((explained(_smoothed(asked, share)) - 0.002, words_of))
-    score, said = max(candidates, key=lambda entry: entry[0])
-    if score > 0.99 and score > best + 0.3 * (1.0 - best):
-        words = said
-    return words, agree
+    share = _explained(given.mean(0) + slopes * a0, given)
+    if not moving.any() or share <= 0.98:
+        return []
+    slope, shift = slopes[moving], (given.mean(0) - asked.mean(0))[moving]
+    if np.abs(slope - 1.0).max() < 0.15:
+        size = np.maximum(np.abs(asked).max(0), 0.05)[moving]
+        if (np.abs(shift) < 0.05 * size + 0.03).all():
+            return None
+        return [(share, f"it is shifted by up to {np.abs(shift).max():.3g}: another default pose")]
+    if np.ptp(slope) < 0.1 * np.abs(slope).max():
+        return [(share, f"it moves {float(np.median(slope)):.3g} times as far: another action scale, unit or sign")]
+    at = int(np.argmax(np.where(moving, np.abs(slopes - 1.0), 0.0)))
+    if 0.7 < slopes[at] < 1.4:
+        return None
+    return [(share, f"{labels[at]} moves {slopes[at]:.3g} times as far: its scale or sign differs")]
 
 
 def _smoothed(values: np.ndarray, share: float) -> np.ndarray:

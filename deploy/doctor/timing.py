@@ -30,9 +30,8 @@ def timing(log: SignalLog, period_ns: int) -> list[Finding]:
                 numbers={"ticks": len(log)},
             )
         ]
-    found = []
     if (steps <= 0).mean() > 0.02:
-        found.append(
+        return [
             fault(
                 "timing",
                 "stamps",
@@ -41,34 +40,8 @@ def timing(log: SignalLog, period_ns: int) -> list[Finding]:
                 numbers={"share": float((steps <= 0).mean())},
                 weight=30.0,
             )
-        )
-        return found
-    typical = float(np.median(steps))
-    ratio = typical / period
-    if not 0.9 <= ratio <= 1.1:
-        found.append(_rate(typical, period))
-    elif not 0.9 <= float(np.mean(steps)) / period <= 1.15:
-        found.append(
-            fault(
-                "timing",
-                "control rate",
-                "ticks are missed: the loop keeps its period only now and then",
-                "free the loop of what blocks it (bus, logging, other threads)",
-                numbers={"mean_period_s": float(np.mean(steps)), "trained_period_s": period},
-                weight=20.0,
-            )
-        )
-    elif float(np.mean(np.abs(steps - typical) > 0.2 * period)) > 0.3:
-        found.append(
-            fault(
-                "timing",
-                "control rate",
-                "ticks come irregularly: jitter of more than a fifth of the period",
-                "wait for absolute deadlines, and keep other threads out of the loop's process",
-                numbers={"jitter_s": float(np.std(steps)), "trained_period_s": period},
-                weight=20.0,
-            )
-        )
+        ]
+    found = _pace(steps, period)
     if log.metadata.period_ns != period_ns and not found:
         found.append(
             fault(
@@ -81,6 +54,28 @@ def timing(log: SignalLog, period_ns: int) -> list[Finding]:
             )
         )
     return found
+
+
+def _pace(steps: np.ndarray, period: float) -> list[Finding]:
+    """How long ticks take, s."""
+    typical = float(np.median(steps))
+    if not 0.9 <= typical / period <= 1.1:
+        return [_rate(typical, period)]
+    if not 0.9 <= float(np.mean(steps)) / period <= 1.15:
+        cause, remedy, numbers = (
+            "ticks are missed: the loop keeps its period only now and then",
+            "free the loop of what blocks it (bus, logging, other threads)",
+            {"mean_period_s": float(np.mean(steps)), "trained_period_s": period},
+        )
+    elif float(np.mean(np.abs(steps - typical) > 0.2 * period)) > 0.3:
+        cause, remedy, numbers = (
+            "ticks come irregularly: jitter of more than a fifth of the period",
+            "wait for absolute deadlines, and keep other threads out of the loop's process",
+            {"jitter_s": float(np.std(steps)), "trained_period_s": period},
+        )
+    else:
+        return []
+    return [fault("timing", "control rate", cause, remedy, numbers=numbers, weight=20.0)]
 
 
 def _rate(typical: float, period: float) -> Finding:
