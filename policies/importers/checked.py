@@ -32,10 +32,9 @@ def _load(importer: Importer, path: Path, facts: Facts) -> Imported:
     seen = watched(facts)
     imported = importer.load(path, seen)
     if idle := unasked(seen):
-        raise ImportFailed(
-            f"{facts.source}: {', '.join(idle)}: not used by {importer.name} for {path.name}, which says it itself, or has none of it; "
-            "leave it out"
-        )
+        why = f"{path.name} says it itself, or has none of it; leave it out"
+        verb = "is" if len(idle) == 1 else "are"
+        raise ImportFailed(f"{facts.source}: {', '.join(idle)} {verb} not used by {importer.name}: {why}")
     contract = imported.contract
     check_name(f"{path}: robot", contract.robot)
     _check_driven(contract, path)

@@ -345,7 +345,7 @@ class Importer:
 
 
 __all__ = [
-    "AnchorJoint", "CommandFacts", "Facts", "ImportFailed", "Imported", "Importer", "JointFacts", "Missing", "Numbers", "agree",
-    "agreed_period", "ask_anchor", "ask_command", "ask_latency", "ask_robot", "build_joints", "check_names", "check_scale", "need_names",
-    "parse_csv", "parse_number", "period_ns", "printed_step", "read_facts", "robot_facts",
+    "ANCHOR_FORM", "VELOCITIES", "AnchorJoint", "CommandFacts", "Facts", "ImportFailed", "Imported", "Importer", "JointFacts", "Missing",
+    "Numbers", "agree", "agreed_period", "ask_anchor", "ask_command", "ask_latency", "ask_robot", "build_joints", "check_names",
+    "check_scale", "need_names", "parse_csv", "parse_number", "period_ns", "printed_step", "read_facts", "robot_facts",
 ]  # fmt: skip

@@ -166,9 +166,10 @@ def check_facts(facts: Facts) -> None:
     for where, value in leaves(unstructure(facts)):
         if not isinstance(value, float) or where.startswith("known."):
             continue
-        if math.isnan(value) or (abs(value) > LARGEST and where != "action_clip"):
-            expected = "a number, or inf where nothing is clipped" if where == "action_clip" else "a finite number"
-            raise ImportFailed(f"{facts.source}: {where} = {value}; expected {expected} within +-{LARGEST:g}")
+        endless = where == "action_clip" and value == math.inf
+        if not abs(value) <= LARGEST and not endless:
+            also = ", or inf where nothing is clipped" if where == "action_clip" else ""
+            raise ImportFailed(f"{facts.source}: {where} = {value}; expected a number within +-{LARGEST:g}{also}")
     if facts.action_clip is not None and not facts.action_clip > 0:
         raise ImportFailed(f"{facts.source}: action_clip = {facts.action_clip}; expected a positive number, or inf")
     low, high = (0.0, 0.0) if facts.latency_s is None else facts.latency_s

@@ -104,12 +104,12 @@ def _action_clip(agent: Path, facts: Facts, missing: Missing) -> float | None:
     """The trainer's clip of the network's action; `inf` in the facts says that there is none."""
     if agent.is_file():
         config = read_yaml(agent)
-        said = config.number("clip_actions") if "clip_actions" in config else None
-        if facts.action_clip not in (None, math.inf if said is None else said):
+        said = config.number("clip_actions") if "clip_actions" in config else math.inf
+        if facts.action_clip not in (None, said):
             raise ImportFailed(
-                f"action_clip: {config.where('clip_actions')} is {said}, {facts.source} says {facts.action_clip}"
+                f"{config.where('clip_actions')} is {said}, {facts.source} says action_clip = {facts.action_clip}"
             )
-        return said
+        return None if said == math.inf else said
     clip = missing.ask(facts.action_clip, "action_clip", "clip_actions of the trainer, either way; inf: none", 1.0)
     return None if clip == float("inf") else clip
 

@@ -11,6 +11,7 @@ from typing import Literal
 from ..actions import JointPosition
 from ..contract import SCHEMA, CommandSpec, Contract, ObservationTerm, PhaseClock, history
 from .common import (
+    ANCHOR_FORM,
     Facts,
     Imported,
     Importer,
@@ -47,6 +48,7 @@ OPTIONS = ("scale_first", "use_gym_history")  # among the terms
 INPUT = "obs"
 OF_JOINTS = ("joint_pos", "joint_pos_abs", "joint_vel")
 COMMAND = "command.velocity"
+ANCHORED = "the body that the motion is anchored to"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def load(path: Path, facts: Facts) -> Imported:
         clock=_clock(group, rate),
         own_signals=motion_signals(seen, len(names)),
     )
-    anchor = ask_anchor("the body that the motion is anchored to", names, facts, missing) if seen else ()
+    anchor = ask_anchor(ANCHORED, names, facts, missing) if seen else ()
     missing.check()
     reference = unitree_reference(files.config.parent, names, anchor, seen, rate) if seen else None
     source = str(files.network)
@@ -110,6 +112,8 @@ def _names(config: Mapping, facts: Facts, missing: Missing) -> tuple[tuple[str, 
     ids = tuple(int(number) for number in config.numbers("joint_ids_map"))
     what = f"{len(ids)} names of joints, in the order of the SDK's motors: the file has the motors' numbers only"
     motors = missing.ask(facts.sdk_joints, "sdk_joints", what, None)
+    if motors is None and set(MOTION_TERMS) & set(_group(config)[0].names()):
+        missing.ask(facts.anchor, "anchor", f"joints from the base to {ANCHORED}; {ANCHOR_FORM}", ())
     motors = need_names(motors, ("kp", "kd", "default_pos"), facts, missing)
     if sorted(set(ids)) != sorted(ids) or any(not 0 <= i < len(motors) for i in ids):
         raise ImportFailed(
