@@ -51,6 +51,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 
 def parse_onnx(data: bytes, source: str, folder: Path | None = None) -> onnx.ModelProto:
     """A model from its bytes; split weights are taken from `folder` alone."""
+    if not data:
+        raise ImportFailed(f"{source}: the file is empty")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError:
