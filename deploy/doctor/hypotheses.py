@@ -198,6 +198,8 @@ def _joint_factors(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
         }
         chosen = [(j, entry) for j in np.flatnonzero(suspects).tolist() for entry in of_kind[view.robot.joints[j].kind]]
         for joint, (factor, what) in chosen:
+            if not _plausible(view, held[0], factor, joint):
+                continue
             size = np.where(np.arange(count) == joint, 1.0 / factor, 1.0)
             yield _make(
                 f"joint {joint + 1} ({names[joint]}) {what} {words}",
@@ -208,10 +210,23 @@ def _joint_factors(view: View, suspects: np.ndarray) -> Iterator[Hypothesis]:
             )
 
 
+def _plausible(view: View, name: str, factor: float, joint: int | None = None) -> bool:
+    """Whether a signal moves so much, or so little, against training that a large factor can be: else nothing would be left of it."""
+    known = view.trained.ranges.get(name)
+    if known is None or abs(np.log(factor)) < np.log(3.0) or view.data[name].shape[1] != len(known.spread):
+        return True
+    lively = known.spread > 1e-6
+    if not lively.any() or (joint is not None and not lively[joint]):
+        return True
+    ratio = np.maximum(view.data[name].std(0), 1e-12) / np.maximum(known.spread, 1e-9)
+    here = float(ratio[joint]) if joint is not None else float(np.median(ratio[lively]))
+    return abs(np.log(here / factor)) < np.log(7.0)
+
+
 def _units(view: View) -> Iterator[Hypothesis]:
     for name in view.data:
         kinds = ("any", *_KINDS.get(name, ("angle", "length")))
-        for factor, what in ((factor, what) for factor, what, kind in UNITS if kind in kinds):
+        for factor, what in ((f, w) for f, w, kind in UNITS if kind in kinds and _plausible(view, name, f)):
             plain = 0.15 if factor in (2.0, 0.5, 10.0, 0.1) else 0.0  # nobody's unit
             yield _make(f"{name} {what}", name, (name,), lambda v, f=factor: v / f, cost=0.05 + plain)
     for held, words, cost in _groups(view):
@@ -331,7 +346,7 @@ def _rates(view: View) -> Iterator[Hypothesis]:
             link="control rate",
             changes=frozenset(("rate",)),
             undo=lambda now, f=factor: now.changed(rate=now.rate / f),
-            cost=0.1 if factor in (2.0, 0.5) else 0.4,
+            cost=0.1 if factor in (2.0, 0.5) else 0.6,
         )
 
 

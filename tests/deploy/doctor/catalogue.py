@@ -231,7 +231,10 @@ FAULTS: tuple[Fault, ...] = (
         name="a signal that nobody provides", on="hover", words=(r"lacks base_lin_vel",), inject=without("base_lin_vel")
     ),
     Fault(
-        name="default pose left out of the contract", on="sway", words=(r"default pose",), inject=manifest(default_pose)
+        name="default pose left out of the contract",
+        on="sway",
+        words=(r"default pose|default_pos",),
+        inject=manifest(default_pose),
     ),
     # files
     Fault(
