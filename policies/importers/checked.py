@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 
 from isthmus.hardware.errors import IsthmusError
 
@@ -16,7 +15,7 @@ from ..contract_checks import check_contract
 from ..onnx_graph import policy_model
 from .common import Facts, Imported, Importer, ImportFailed
 from .facts import check_facts, check_name, unasked, watched
-from .imported_bundle import plausible_signals
+from .imported_bundle import golden_rows, plausible_signals
 
 TICKS = 16  # that a network is tried for
 LARGEST_ACTION = 1e9  # in action units; more than any scale brings back to what a joint does
@@ -60,33 +59,14 @@ def _check_runs(imported: Imported, path: Path) -> None:
     """Refuse a network that does not fit its contract, or whose actions are no numbers on signals such as a robot gives."""
     try:
         model = policy_model(imported.contract, imported.network, memory=imported.memory, reference=imported.reference)
-        actions = _actions(model.SerializeToString(), imported.contract)
+        rows = golden_rows(model, imported.contract, plausible_signals(imported.contract, TICKS))
     except IsthmusError as error:
         raise ImportFailed(f"{path}: the network does not fit what is said of it: {error}") from None
     except Exception as error:  # onnxruntime raises its own classes, one per cause
         raise ImportFailed(f"{path}: the network cannot be run: {error}") from None
-    largest = float(np.abs(actions).max())
+    largest = max(float(np.abs(rows[name]).max()) for name in ("base_action", target_output(imported.contract)))
     if not math.isfinite(largest) or largest > LARGEST_ACTION:
         raise ImportFailed(
             f"{path}: the network's outputs are not finite on plausible signals, or beyond +-{LARGEST_ACTION:g} (largest: {largest:g}): "
             "the training diverged, or the file is damaged; do not run it"
         )
-
-
-def _actions(model: bytes, contract: Contract) -> np.ndarray:
-    """What the network and the whole graph give from reset on, (ticks, values)."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    target, signals = target_output(contract), plausible_signals(contract, TICKS)
-    widths = {value.name: int(value.shape[1]) for value in session.get_inputs()}
-    given = {name: np.zeros((1, width), dtype=np.float32) for name, width in widths.items()}
-    outputs, rows = [value.name for value in session.get_outputs()], list[np.ndarray]()
-    for tick in range(TICKS):
-        given |= {name: values[tick : tick + 1] for name, values in signals.items() if name != contract.action.target}
-        found = {name: np.asarray(value) for name, value in zip(outputs, session.run(outputs, given), strict=True)}
-        given |= {name: found[name.replace("state.", "next.", 1)] for name in widths if name.startswith("state.")}
-        given[contract.action.target] = found[target]
-        rows.append(np.concatenate([found["base_action"], found[target]], axis=1)[0])
-    return np.array(rows)

@@ -148,10 +148,16 @@ def _clock(config: HolosomaConfig, path: Path) -> PhaseClock | None:
 def _command(config: HolosomaConfig, data: Mapping, facts: Facts, missing: Missing) -> CommandSpec | None:
     if not {"command_lin_vel", "command_ang_vel"} & set(config.terms):
         return None
-    if facts.command is not None or "command_ranges" not in data:
+    if "command_ranges" not in data:
         return ask_command(COMMAND, VELOCITIES, facts, missing)
     ranges = data.mapping("command_ranges")
     low, high = zip(*(_pair(ranges, key) for key in ("lin_vel_x", "lin_vel_y", "ang_vel_yaw")), strict=True)
+    own = facts.command
+    if own is not None and (own.low, own.high) != (low, high):
+        said = f"{list(own.low)} .. {list(own.high)}"
+        raise ImportFailed(
+            f"command: {ranges.source} says {list(low)} .. {list(high)}, {facts.source} says {said}; make them agree"
+        )
     return CommandSpec(signal=COMMAND, workspace=None, low=low, high=high)
 
 

@@ -17,7 +17,7 @@ from ..bundle_writer import write_bundle
 from ..contract import Contract
 from ..manifest import SCHEMA, Manifest, Provenance, StateSpec
 from ..onnx_graph import policy_model
-from .common import Imported
+from .common import Imported, ImportFailed
 
 GOLDEN_ROWS = 64
 _STATE, _NEXT = "state.", "next."
@@ -34,7 +34,12 @@ def write_imported(
         name: of the policy.
         tool: what trained it, and its version where known.
         signals: consecutive ticks that the tool saw, by name, (rows, width); None: made up within the contract's ranges.
+
+    Raises:
+        ImportFailed: a name that is none.
     """
+    if not name.strip() or not name.isprintable():
+        raise ImportFailed(f"name = {name!r}; expected one line of text")
     model = policy_model(imported.contract, imported.network, memory=imported.memory, reference=imported.reference)
     widths = {value.name: value.type.tensor_type.shape.dim[1].dim_value for value in model.graph.input}
     states = {key.removeprefix(_STATE): width for key, width in widths.items() if key.startswith(_STATE)}
@@ -57,7 +62,7 @@ def write_imported(
         sources=imported.sources,
     )
     made_up = plausible_signals(imported.contract, GOLDEN_ROWS)
-    return write_bundle(path, model, manifest, _golden(model, imported.contract, {**made_up, **(signals or {})}))
+    return write_bundle(path, model, manifest, golden_rows(model, imported.contract, {**made_up, **(signals or {})}))
 
 
 def plausible_signals(contract: Contract, rows: int) -> dict[str, np.ndarray]:
@@ -87,9 +92,12 @@ def plausible_signals(contract: Contract, rows: int) -> dict[str, np.ndarray]:
     return {name: found[name].astype(np.float32) for name in contract.signals}
 
 
-def _golden(model: onnx.ModelProto, contract: Contract, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def golden_rows(model: onnx.ModelProto, contract: Contract, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Rows of signals with what the graph makes of them from reset, each target executed."""
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     target, outputs = target_output(contract), [value.name for value in session.get_outputs()]
     widths = {value.name: int(value.shape[1]) for value in session.get_inputs()}
     states = {name: np.zeros((1, width), dtype=np.float32) for name, width in widths.items() if name.startswith(_STATE)}

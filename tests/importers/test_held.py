@@ -25,6 +25,7 @@ from isthmus.policies.importers.common import (
     robot_facts,
 )
 from isthmus.policies.importers.facts import GIVEN
+from isthmus.policies.importers.imported_bundle import write_imported
 from isthmus.policies.importers.registry import IMPORTERS
 
 EVERY = {f"{r.importer}-{r.rows.parent.name}-{r.rows.stem}": r for r in (*RECORDED_A, *RECORDED_B)}
@@ -264,3 +265,10 @@ def test_a_network_whose_outputs_overflow_is_refused_before_anything_is_written(
     file.write_bytes(model.SerializeToString())
     with pytest.raises(ImportFailed, match="outputs are not finite on plausible signals"):
         IMPORTERS[recorded.importer].load(path, recorded.facts)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[2J"])
+def test_a_bundle_has_a_name_in_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match=r"name = .*one line"):
+        write_imported(tmp_path / "policy.onnx", load(MJLAB), name=name, tool="test")
+    assert not list(tmp_path.iterdir())
