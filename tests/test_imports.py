@@ -25,9 +25,11 @@ NEEDS_TRAINING = (
     *("isthmus.hardware.virtual", "isthmus.policies.importers", "isthmus.policies.exporters"),
     *(
         "isthmus.policies.bundle_writer",
+        "isthmus.policies.mixture",
         "isthmus.policies.onnx_graph",
         "isthmus.policies.onnx_nodes",
         "isthmus.policies.onnx_terms",
+        "isthmus.policies.signature",  # needs isthmus[sign]
     ),
 )
 RUNS_ANYWHERE = ("isthmus.hardware.virtual.client",)
