@@ -29,7 +29,7 @@ def test_what_was_there_stays_when_writing_fails(tmp_path, error):
 
 def test_an_error_of_the_disk_names_the_file(tmp_path):
     path = tmp_path / "policy.onnx"
-    with pytest.raises(OSError, match="policy.onnx"), replacing(path):
+    with pytest.raises(OSError, match=r"policy\.onnx"), replacing(path):
         raise OSError(28, "No space left on device")
     with pytest.raises(OSError, match="nowhere"):
         write_whole(tmp_path / "nowhere" / "policy.onnx", b"")
