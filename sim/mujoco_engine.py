@@ -42,7 +42,7 @@ class MujocoEngine:
         self._acceleration = self.batch.bind("qacc") if scene.robot.floating else None
         self._reads_forces = self._contacts > 0 or scene.robot.floating
         self._servo: torch.Tensor | None = None  # (3, N, n) gains that the actuators have; None for plain efforts
-        self._given: list[tuple[int, int]] = []  # which tensors they came in
+        self._given: list[tuple[int, int | None]] = []  # which tensors they came in
         self._kept: tuple[torch.Tensor, ...] = ()
         self._gain, self._bias, self._range = (
             self.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm", "forcerange")
@@ -218,9 +218,9 @@ class MujocoEngine:
 
     def _set_servo(self, *gains: torch.Tensor) -> None:
         """Give the actuators gains (kp, kd, effort limit), (N, n) or (n,) each, in the environments where they changed."""
-        given = [(id(gain), gain._version) for gain in gains]
-        if self._servo is not None and given == self._given:  # the very tensors, as nearly always
-            return
+        given = [(id(gain), _version(gain)) for gain in gains]
+        if self._servo is not None and given == self._given and None not in dict(given).values():
+            return  # the very tensors, as nearly always
         now = torch.stack([gain.expand(self.num_envs, -1) for gain in gains])
         if self._servo is None:
             rows = np.arange(self.num_envs)
@@ -247,6 +247,11 @@ class MujocoEngine:
         if name not in self.scene.fixed_objects:
             raise unknown("fixed object", name, self.scene.fixed_objects)
         return int(self.model.body(name).id)
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was changed in place; None where torch does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def _columns(index: Columns) -> torch.Tensor:

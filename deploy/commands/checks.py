@@ -36,9 +36,9 @@ def check_output(option: str, path: Path) -> None:
 
 def check_bundle_name(option: str, path: Path) -> None:
     """As `check_output`, of a bundle, which other commands know by its ending."""
+    check_output(option, path)
     if path.suffix != ".onnx":
         raise OptionError(f"{option} {path} must end with .onnx, by which other commands know a bundle")
-    check_output(option, path)
 
 
 def check_not_input(option: str, output: Path, source: Path | None, what: str) -> None:

@@ -92,18 +92,20 @@ def test_a_picture_shows_the_robot():
     assert picture.shape == (120, 160, 3) and picture.dtype == np.uint8 and picture.std() > 10
 
 
-def test_servo_gains_that_change_in_one_environment_change_there_alone():
-    gains = [torch.from_numpy(ROBOT.array(name)).float().repeat(3, 1) for name in ("kp", "kd", "effort_limit")]
-    targets = torch.from_numpy(ROBOT.array("default_pos")).float()[None, None].repeat(3, 4, 1) + 0.3
-    changed, fresh = MujocoEngine(arm_scene(), 3), MujocoEngine(arm_scene(), 3)
-    changed.step_servo(targets, *gains)
-    changed.reset(torch.arange(3), start(changed, 3))
-    fresh.reset(torch.arange(3), start(fresh, 3))
-    before = fresh.step_servo(targets, *gains)
-    fresh.reset(torch.arange(3), start(fresh, 3))
-    for gain, factor in zip(gains, (2.0, 0.5, 0.7), strict=True):
-        gain[1] *= factor
-    after = changed.step_servo(targets, *gains)
-    torch.testing.assert_close(after, fresh.step_servo(targets, *gains), rtol=0, atol=0)
-    torch.testing.assert_close(after[[0, 2]], before[[0, 2]], rtol=0, atol=0)
-    assert (after[1] - before[1]).abs().max() > 1e-3
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])  # in the second torch counts no changes
+def test_servo_gains_that_change_in_one_environment_change_there_alone(mode):
+    with mode():
+        gains = [torch.from_numpy(ROBOT.array(name)).float().repeat(3, 1) for name in ("kp", "kd", "effort_limit")]
+        targets = torch.from_numpy(ROBOT.array("default_pos")).float()[None, None].repeat(3, 4, 1) + 0.3
+        changed, fresh = MujocoEngine(arm_scene(), 3), MujocoEngine(arm_scene(), 3)
+        changed.step_servo(targets, *gains)
+        changed.reset(torch.arange(3), start(changed, 3))
+        fresh.reset(torch.arange(3), start(fresh, 3))
+        before = fresh.step_servo(targets, *gains)
+        fresh.reset(torch.arange(3), start(fresh, 3))
+        for gain, factor in zip(gains, (2.0, 0.5, 0.7), strict=True):
+            gain[1] *= factor
+        after = changed.step_servo(targets, *gains)
+        torch.testing.assert_close(after, fresh.step_servo(targets, *gains), rtol=0, atol=0)
+        torch.testing.assert_close(after[[0, 2]], before[[0, 2]], rtol=0, atol=0)
+        assert (after[1] - before[1]).abs().max() > 1e-3
