@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 TEXT_BYTES = 400
+MAX_VALUES = 32  # numbers that a person can give at once
 
 
 class Verdict(IntEnum):
@@ -15,6 +16,16 @@ class Verdict(IntEnum):
     NONE = 0
     SUCCESS = 1
     GIVE_UP = 2
+
+
+class Drive(IntEnum):
+    """What a person's numbers mean while they drive."""
+
+    TIP_VELOCITY = 0  # (3,) m/s, robot base frame
+    JOINT_VELOCITY = 1  # (n,) rad/s, robot order
+    JOINT_TARGET = 2  # (n,) rad, absolute: a leader arm's own angles; what is NaN keeps its target
+    JOINT_OFFSET = 3  # (n,) rad since the clutch closed: how far a leader has moved; what is NaN keeps its target
+    COMMAND = 4  # (w,) the policy's command, in its unit: the policy drives on and is told where to
 
 
 class Leave(IntEnum):
@@ -44,8 +55,12 @@ class OperatorCommand:
 
     sequence: int = 0
     heartbeat_ns: int = 0  # monotonic
+    pressed_ns: int = 0  # monotonic, when the person last did something; 0: never
     engaged: bool = False  # the person drives
-    tip_velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)  # m/s, base frame
+    drive: int = Drive.TIP_VELOCITY  # what `values` mean
+    values: tuple[float, ...] = (0.0, 0.0, 0.0)  # at most MAX_VALUES
+    rewind: bool = False  # while true the robot goes back along its path
+    resume: bool = False  # the policy that waits for help may go on by itself
     stop: bool = False
     verdict: int = Verdict.NONE
 
@@ -65,8 +80,13 @@ OPERATOR_DTYPE = np.dtype(
     [
         ("sequence", "<i8"),
         ("heartbeat_ns", "<i8"),
+        ("pressed_ns", "<i8"),
         ("engaged", "<i8"),
-        ("tip_velocity", "<f8", (3,)),
+        ("drive", "<i8"),
+        ("count", "<i8"),
+        ("values", "<f8", (MAX_VALUES,)),
+        ("rewind", "<i8"),
+        ("resume", "<i8"),
         ("stop", "<i8"),
         ("verdict", "<i8"),
     ]
@@ -114,13 +134,13 @@ def status_dtype(num_joints: int) -> np.dtype:
     )
 
 
-def to_record(message: ControlCommand | OperatorCommand, dtype: np.dtype) -> np.ndarray:
-    """A message as a structured record, shape ()."""
-    return np.array(tuple(getattr(message, name) for name in dtype.names or ()), dtype=dtype)
+def control_record(message: ControlCommand) -> np.ndarray:
+    """A control command as a record of CONTROL_DTYPE, shape ()."""
+    return np.array(tuple(getattr(message, name) for name in CONTROL_DTYPE.names or ()), dtype=CONTROL_DTYPE)
 
 
 def control_from_record(record: np.ndarray) -> ControlCommand:
-    """The inverse of `to_record` for a control command."""
+    """The inverse of `control_record`."""
     sequence, heartbeat_ns, mode, episode, policy_index, target, leave = record.item()
     return ControlCommand(
         sequence=sequence,
@@ -133,17 +153,26 @@ def control_from_record(record: np.ndarray) -> ControlCommand:
     )
 
 
+def operator_record(message: OperatorCommand) -> np.ndarray:
+    """An operator's command as a record of OPERATOR_DTYPE, shape (); raises ValueError for more than MAX_VALUES values."""
+    count = len(message.values)
+    if count > MAX_VALUES:
+        raise ValueError(f"an operator gave {count} values, at most {MAX_VALUES} are possible")
+    record = np.zeros((), dtype=OPERATOR_DTYPE)
+    for name in OPERATOR_DTYPE.names or ():
+        if name not in ("count", "values"):
+            record[name] = getattr(message, name)
+    record["count"] = count
+    record["values"][:count] = message.values
+    return record
+
+
 def operator_from_record(record: np.ndarray) -> OperatorCommand:
-    """The inverse of `to_record` for an operator's command."""
-    sequence, heartbeat_ns, engaged, velocity, stop, verdict = record.item()
-    return OperatorCommand(
-        sequence=sequence,
-        heartbeat_ns=heartbeat_ns,
-        engaged=bool(engaged),
-        tip_velocity=tuple(float(v) for v in velocity),  # pyright: ignore[reportArgumentType]
-        stop=bool(stop),
-        verdict=verdict,
-    )
+    """The inverse of `operator_record`."""
+    fields = dict(zip(OPERATOR_DTYPE.names or (), record.item(), strict=True))
+    count, values = fields.pop("count"), fields.pop("values")
+    flags = {name: bool(fields.pop(name)) for name in ("engaged", "rewind", "resume", "stop")}
+    return OperatorCommand(values=tuple(float(v) for v in values[:count]), **flags, **fields)
 
 
 def text(field: bytes | np.bytes_) -> str:

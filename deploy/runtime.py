@@ -343,7 +343,7 @@ class Runtime:
             self.source = Source.HOLD
             return self.executed + np.clip(gap, -self._ready_step, self._ready_step)
         if self.mode is Mode.TELEOP:
-            self._human[:] = self._drive.target(self.executed, state.joint_pos, np.array(self.operator.tip_velocity))
+            self._human[:] = self._drive.target(self.executed, state.joint_pos, np.array(self.operator.values))
             self.source = Source.HUMAN
             return self._human
         if self.mode is Mode.POLICY and policy is not None:

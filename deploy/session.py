@@ -29,9 +29,10 @@ from .messages import (
     ControlCommand,
     Leave,
     OperatorCommand,
+    control_record,
     operator_from_record,
+    operator_record,
     status_dtype,
-    to_record,
 )
 from .modes import Mode
 from .operators.operator import OperatorFactory
@@ -258,7 +259,7 @@ class Session(EpisodeRunner):
 
     def _write_command(self) -> None:
         self._command.heartbeat_ns = time.monotonic_ns()
-        self._control.write(to_record(self._command, CONTROL_DTYPE))
+        self._control.write(control_record(self._command))
 
     def _send(
         self, mode: Mode | None, *, episode: int = -1, target: np.ndarray | None = None, policy_index: int = 0
@@ -313,7 +314,7 @@ class Session(EpisodeRunner):
         self._operator_name = "" if factory is None else operator_name(factory)
         if factory is None:
             return
-        self._commands.write(to_record(OperatorCommand(), OPERATOR_DTYPE))
+        self._commands.write(operator_record(OperatorCommand()))
         setup = OperatorSetup(
             factory=factory, num_joints=len(self._spec.joints), status=self._status.name, commands=self._commands.name
         )
@@ -332,7 +333,7 @@ class Session(EpisodeRunner):
             self._operator.end(ask=True)
             self._operator = None
             self._terminal.restore()
-            self._commands.write(to_record(OperatorCommand(), OPERATOR_DTYPE))  # the last one is void: it may be a stop
+            self._commands.write(operator_record(OperatorCommand()))  # the last one is void: it may be a stop
         self._operator_factory = None
 
     def _operator_command(self) -> OperatorCommand:

@@ -106,7 +106,7 @@ class KeyboardOperator:
             sequence=self._sequence,
             heartbeat_ns=now_ns,
             engaged=self._engaged,
-            tip_velocity=(velocity[0], velocity[1], velocity[2]),
+            values=tuple(velocity),
             stop=self._stopped,
             verdict=self._verdict,
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from isthmus.hardware.errors import HardwareError
 
-from ..messages import OPERATOR_DTYPE, status_dtype, to_record
+from ..messages import OPERATOR_DTYPE, operator_record, status_dtype
 from ..shm import Mailbox
 from .operator import OperatorError, OperatorFactory, View
 
@@ -51,7 +51,7 @@ def operator_main(setup: OperatorSetup, control: Connection) -> None:
     parent = parent_process()
     try:
         while not control.poll(_PERIOD_S) and (parent is None or parent.is_alive()):
-            commands.write(to_record(operator.poll(time.monotonic_ns()), OPERATOR_DTYPE))
+            commands.write(operator_record(operator.poll(time.monotonic_ns())))
     finally:
         operator.close()
         status.close()

@@ -81,7 +81,7 @@ class ScriptedOperator:
             sequence=self._sequence,
             heartbeat_ns=now_ns,
             engaged=self._engaged,
-            tip_velocity=(x, y, z),
+            values=(x, y, z),
             verdict=self._verdict,
         )
 

@@ -190,7 +190,7 @@ class Desk:
     def drive(self, *, engaged: bool = True, velocity: Sequence[float] = (0.0, 0.0, 0.0), stop: bool = False) -> None:
         x, y, z = velocity
         self._operator = OperatorCommand(
-            heartbeat_ns=self._clock.now_ns(), engaged=engaged, tip_velocity=(x, y, z), stop=stop
+            heartbeat_ns=self._clock.now_ns(), engaged=engaged, values=(x, y, z), stop=stop
         )
 
     def control(self) -> ControlCommand | None:

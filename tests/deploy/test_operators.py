@@ -38,7 +38,7 @@ class Stage:
         for _ in range(ticks):
             command = operator.poll(self.now_ns)
             if command.engaged:
-                self.tip = self.tip + np.array(command.tip_velocity) * 0.02
+                self.tip = self.tip + np.array(command.values) * 0.02
             commands.append(command)
             self.now_ns += TICK_NS
         return commands
@@ -82,7 +82,7 @@ def test_each_attempt_begins_without_driving(staged: tuple[Stage, Operator]):
         first, *rest = stage.run(operator, 100)
         assert not first.engaged and first.verdict == Verdict.NONE
         for command in [first, *rest]:
-            assert np.isfinite(command.tip_velocity).all()
+            assert np.isfinite(command.values).all()
 
 
 def test_the_scripted_operator_waits_takes_over_reaches_the_target_and_says_so():
@@ -96,7 +96,7 @@ def test_the_scripted_operator_waits_takes_over_reaches_the_target_and_says_so()
     verdicts = [command.verdict for command in commands]
     assert Verdict.SUCCESS in verdicts and verdicts.index(Verdict.SUCCESS) < 300
     assert np.linalg.norm(stage.tip - TARGET) < 0.005
-    speeds = [np.linalg.norm(command.tip_velocity) for command in commands]
+    speeds = [np.linalg.norm(command.values) for command in commands]
     assert max(speeds) <= ScriptedConfig().max_speed + 1e-12
 
 
@@ -122,7 +122,7 @@ def test_the_scripted_operator_reacts_to_what_was_seen_a_reaction_time_ago():
     stage.tip = TARGET - np.array([0.06, 0.0, 0.0])
     signs = []
     for _ in range(25):
-        signs.append(np.sign(operator.poll(stage.now_ns).tip_velocity[0]))
+        signs.append(np.sign(operator.poll(stage.now_ns).values[0]))
         stage.now_ns += TICK_NS
     assert signs.index(1.0) == 15  # 0.3 s at 50 Hz
     assert still is not stage.tip
@@ -134,7 +134,7 @@ def test_the_scripted_operator_sees_with_noise():
     operator = ScriptedOperator(stage.view, see=lambda: TARGET.copy(), config=config)
     stage.episode = 0
     commands = [command for command in stage.run(operator, 400) if command.engaged]
-    seen = np.array([command.tip_velocity for command in commands]) / config.gain
+    seen = np.array([command.values for command in commands]) / config.gain
     assert np.std(seen) == pytest.approx(config.noise_m, rel=0.1)
 
 
@@ -162,19 +162,19 @@ def test_keys_drive_along_the_axes_only_after_taking_over(terminal: tuple[int, s
         os.write(terminal[0], keys)
         return stage.run(operator, 1)[0]
 
-    assert press(b"w").tip_velocity == (0.0, 0.0, 0.0)
+    assert press(b"w").values == (0.0, 0.0, 0.0)
     stage.now_ns += 10**9
     assert press(b" ").engaged
-    assert press(b"w").tip_velocity == (0.1, 0.0, 0.0)
+    assert press(b"w").values == (0.1, 0.0, 0.0)
     stage.now_ns += 10**9
-    assert press(b"").tip_velocity == (0.0, 0.0, 0.0)  # nothing pressed: holds
-    assert press(b"\x1b[D").tip_velocity == (0.0, 0.1, 0.0)
+    assert press(b"").values == (0.0, 0.0, 0.0)  # nothing pressed: holds
+    assert press(b"\x1b[D").values == (0.0, 0.1, 0.0)
     stage.now_ns += 10**9
-    assert press(b"q").tip_velocity == (0.0, 0.0, -0.1)
+    assert press(b"q").values == (0.0, 0.0, -0.1)
     stage.now_ns += 10**9
-    assert press(b"\x1b[6~").tip_velocity == (0.0, 0.0, -0.1)
+    assert press(b"\x1b[6~").values == (0.0, 0.0, -0.1)
     stage.now_ns += 10**9
-    assert press(b"\x1b[5~").tip_velocity == (0.0, 0.0, 0.1)
+    assert press(b"\x1b[5~").values == (0.0, 0.0, 0.1)
     assert press(b"\n").verdict == Verdict.SUCCESS
     stage.episode = 1
     fresh = press(b"")
@@ -204,7 +204,7 @@ def test_an_escape_sequence_that_comes_in_two_parts_is_one_key(terminal: tuple[i
     velocities = []
     for part in (b" ", b"\x1b[", b"D", b"\x1b[1;5", b"D"):
         os.write(terminal[0], part)
-        velocities.append(stage.run(operator, 1)[0].tip_velocity)
+        velocities.append(stage.run(operator, 1)[0].values)
         stage.now_ns += 10**9
     assert velocities == [(0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]
     os.write(terminal[0], b"\x1b")
