@@ -17,6 +17,18 @@ class PortBusy(HardwareError):
     """Another process has the serial port."""
 
 
+class PortForbidden(HardwareError):
+    """This user may not open the serial port."""
+
+
+class BusTooSlow(HardwareError):
+    """The bus cannot carry a reading and a command in each control period."""
+
+
+class RobotInUse(HardwareError):
+    """Another runtime, or a foreign program, has the robot."""
+
+
 class Disconnected(HardwareError):
     """The bus went away while in use: unplugged cable, dead adapter."""
 

@@ -15,9 +15,12 @@ from .errors import (
     DuplicateId,
     HardwareError,
     PortBusy,
+    PortForbidden,
     PortNotFound,
     ServoFault,
 )
+from .port_permission import permission_remedy
+from .port_users import PortUser, port_users
 
 _BITS_PER_BYTE = 10  # start, eight data, stop
 _RETURN_DELAY_S = 0.0005  # factory setting of register return_delay
@@ -66,7 +69,8 @@ class FeetechBus:
         Raises:
             PortNotFound: there is no such port.
             PortBusy: another process has it.
-            HardwareError: no permission, no serial port, or a baud rate it does not know.
+            PortForbidden: this user may not open it.
+            HardwareError: no serial port, or a baud rate it does not know.
         """
         if self._serial is not None:
             return
@@ -302,12 +306,16 @@ def _open_error(port: str, baudrate: int, error: OSError | ValueError) -> Hardwa
         return PortNotFound(f"serial port {port} does not exist; plug the adapter in, look in /dev/serial/by-id")
     if code in (errno.EBUSY, errno.EAGAIN):
         return PortBusy(
-            f"serial port {port} is in use by another process; end that one first "
+            f"serial port {port} is in use by another process{_named(port_users(port))}; end that one first "
             "(a command that was just killed gives the port back within a few seconds)"
         )
     if code in (errno.EACCES, errno.EPERM):
-        return HardwareError(f"no permission to open {port}; add yourself to the group that owns it (often dialout)")
+        return PortForbidden(f"no permission to open serial port {port}; {permission_remedy(port)}")
     return HardwareError(f"{port} cannot be opened as a serial port at {baudrate} baud: {error}")
+
+
+def _named(users: Sequence[PortUser]) -> str:
+    return f": {', '.join(map(str, users))}" if users else ""
 
 
 def _try_low_latency(port: serial.Serial) -> bool:
