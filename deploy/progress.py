@@ -2,16 +2,12 @@
 
 import contextlib
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from .attempt import OnTick
-from .live_line import LiveLine
 
 LINE_S = 15.0  # between lines where there is no terminal
 
@@ -75,37 +71,3 @@ def attempts_progress(title: str, count: int) -> Iterator[Callable[[int, Any], N
                 console.print(f"{title}: {index + 1}/{count}  {figures}")
 
         yield show
-
-
-@contextlib.contextmanager
-def keyboard_progress(title: str, count: int) -> Iterator[tuple[Callable[[int, Any], None], OnTick | None]]:
-    """For somebody at the keyboard: the keys, then a line that lives, and a line for each result.
-
-    Gives what to call with index and EpisodeResult, and what to call after each tick: None without a terminal, which gets the lines
-    of `attempts_progress`.
-    """
-    from .operators.keyboard import KEYS_HELP
-
-    print(KEYS_HELP, flush=True)
-    if not sys.stdout.isatty():
-        with attempts_progress(title, count) as show:
-            yield show, None
-        return
-    line = LiveLine(count, sys.stdout)
-    try:
-        yield line.result, line.tick
-    finally:
-        line.clear()
-
-
-@contextlib.contextmanager
-def operated_progress(
-    title: str, count: int, *, keyboard: bool
-) -> Iterator[tuple[Callable[[int, Any], None], OnTick | None]]:
-    """`keyboard_progress` with a keyboard, `attempts_progress` without."""
-    if keyboard:
-        with keyboard_progress(title, count) as both:
-            yield both
-        return
-    with attempts_progress(title, count) as show:
-        yield show, None
