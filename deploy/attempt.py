@@ -16,7 +16,7 @@ from isthmus.policies.episode import Episode
 from isthmus.policies.policy import Policy
 
 from .messages import OperatorCommand, Verdict, make_event
-from .modes import Mode
+from .modes import ATTEMPTING, Mode
 from .operators.operator import OperatorFactory
 from .settled import Settled
 from .status import Status
@@ -230,7 +230,7 @@ class EpisodeRunner(ABC):
         )
         result = self._watch(episode, target, begin_ns, timeout_s, referee, judged, on_tick)
         fault = "" if self.status().faults == before.faults else self.status().fault
-        if self.status().mode in (Mode.POLICY, Mode.TELEOP):
+        if self.status().mode in ATTEMPTING:
             self._ask(Mode.HOLD)
         else:
             self._send(None)  # no request: a fault keeps its own course
@@ -287,7 +287,7 @@ class EpisodeRunner(ABC):
             intervened |= status.mode is Mode.TELEOP
             command = self._operator_command()
             verdict = Verdict(command.verdict) if intervened else Verdict.NONE
-            if status.mode not in (Mode.POLICY, Mode.TELEOP):
+            if status.mode not in ATTEMPTING:
                 ended = "stopped"
             elif verdict is not Verdict.NONE:
                 ended = "operator"

@@ -1,12 +1,18 @@
 """A policy bound to a robot by joint names: robot order in, robot order out, failures as one error."""
 
+import math
 import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.robot import RobotSpec
-from isthmus.policies.policy import Policy
+from isthmus.hardware.interface import JointState, Robot
+from isthmus.policies.episode import Further
+from isthmus.policies.policy import InPlacePolicy, Policy
+
+OF_JOINTS = ("joint_pos", "joint_vel", "joint_target")
+COMMAND_WIDTH = 3  # numbers of a command, at most
 
 
 class BindingError(IsthmusError, ValueError):
@@ -17,36 +23,74 @@ class PolicyFault(Exception):
     """A policy failed, or proposed values that are not finite."""
 
 
+class _InPlace:
+    """Any other policy as one that stays in place."""
+
+    def __init__(self, policy: Policy) -> None:
+        n, a = len(policy.joint_names), policy.num_actions
+        self._policy = policy
+        self.inputs = {name: np.zeros(n) for name in OF_JOINTS} | {"command.target": np.zeros(3)}
+        self.outputs = {
+            "base_action": np.zeros(a), "residual_action": np.zeros(a), "gate_prob": np.zeros(1), "gate": np.zeros(1),
+        }  # fmt: skip
+
+    def step(self, signals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """See InPlacePolicy."""
+        out = self._policy.act(signals)
+        for name, values in self.outputs.items():
+            values[:] = getattr(out, name)
+        return out.joint_target
+
+
 class BoundPolicy:
     """Calls a policy with signals in its own joint order and keeps its last proposal in robot order, in preallocated arrays."""
 
-    def __init__(self, policy: Policy, spec: RobotSpec, period_ns: int, num_actions: int) -> None:
+    def __init__(self, policy: Policy, robot: Robot, period_ns: int, num_actions: int) -> None:
         """Bind by name.
 
+        Args:
+            policy: to be called.
+            robot: whose signals it sees.
+            period_ns: of the runtime; the policy's own is a whole number of those.
+            num_actions: width of the action arrays, at least the policy's.
+
         Raises:
-            BindingError: joints that the robot does not have, or another control period.
+            BindingError: joints or signals that the robot does not have, or a control period that does not fit.
         """
-        missing = [name for name in policy.joint_names if name not in spec.joint_names]
-        if missing:
-            raise BindingError(
-                f"policy {policy.policy_id[:12]} has joints {missing} that robot {spec.name!r} lacks (it has {list(spec.joint_names)})"
-            )
-        if policy.period_ns != period_ns:
-            raise BindingError(
-                f"policy {policy.policy_id[:12]} wants a period of {policy.period_ns} ns, the runtime has {period_ns} ns; use one period"
-            )
+        spec = robot.spec
         self.policy = policy
-        self._indices = np.array([spec.joint_names.index(name) for name in policy.joint_names])
-        n = len(spec.joints)
-        self.joint_target = np.full(n, np.nan)
+        self._name = f"policy {policy.policy_id[:12]}"
+        self._core = policy if isinstance(policy, InPlacePolicy) else _InPlace(policy)
+        self._check_target()
+        self._check_joints(spec.joint_names, spec.name)
+        self.every = self._ticks(period_ns)
+        indices = np.array([spec.joint_names.index(name) for name in policy.joint_names])
+        self._indices = indices
+        self._in_order = bool((indices == np.arange(len(spec.joints))).all()) and len(indices) == len(spec.joints)
+        inputs = self._core.inputs
+        self._joints = [(inputs[name], name) for name in OF_JOINTS if name in inputs]
+        self._commands = [values for name, values in inputs.items() if name.startswith("command.")]
+        self._sensed = [(values, name) for name, values in inputs.items() if self._is_sensed(name, values, robot)]
+        self.joint_target = np.full(len(spec.joints), np.nan)
         self.base_action = np.full(num_actions, np.nan)
         self.residual_action = np.full(num_actions, np.nan)
-        self.gate_prob = 0.0
-        self.gate = 0.0
-        self.inference_us = 0.0
-        own = {name: np.zeros(len(self._indices)) for name in ("joint_pos", "joint_vel", "joint_target")}
-        # A bundle's own arrays where it has them, so that nothing is copied twice.
-        self._signals = getattr(policy, "inputs", own | {"command.target": np.zeros(3)})
+        self.gate_prob = self.gate = self.inference_us = 0.0
+        self._proposed = False
+        out = self._core.outputs
+        self._base, self._residual, self._gate_prob, self._gate = (
+            out[name] for name in ("base_action", "residual_action", "gate_prob", "gate")
+        )
+        self.parts = {name: values for name, values in out.items() if name.startswith("part.")}
+
+    @property
+    def part_widths(self) -> Further:
+        """What it tells of its parts."""
+        return tuple((name, len(values)) for name, values in self.parts.items())
+
+    @property
+    def proposed(self) -> bool:
+        """Whether there is a proposal."""
+        return self._proposed
 
     def reset(self) -> None:
         """Forget history."""
@@ -55,37 +99,100 @@ class BoundPolicy:
 
     def clear(self) -> None:
         """Forget the last proposal."""
+        self._proposed = False
         for array in (self.joint_target, self.base_action, self.residual_action):
             array.fill(np.nan)
         self.gate_prob = self.gate = self.inference_us = 0.0
 
-    def act(self, joint_pos: np.ndarray, joint_vel: np.ndarray, executed: np.ndarray, target: np.ndarray) -> None:
-        """Propose; joint arrays (n,) in robot order, rad and rad/s, `target` (3,) m.
+    def act(self, state: JointState, executed: np.ndarray, command: np.ndarray) -> None:
+        """Propose.
+
+        Args:
+            state: as read.
+            executed: targets of the previous tick, (n,) rad, robot order.
+            command: (3,), the policy's command first, in its unit.
 
         Raises:
             PolicyFault: says what the policy did. The last proposal is NaN then.
         """
-        signals = self._signals
-        signals["joint_pos"][:] = joint_pos[self._indices]
-        signals["joint_vel"][:] = joint_vel[self._indices]
-        signals["joint_target"][:] = executed[self._indices]
-        signals["command.target"][:] = target
+        self._fill(state, executed, command)
         started = time.perf_counter_ns()
         try:
-            output = self.policy.act(signals)
-        except Exception as error:  # whatever a policy raises, the arm must hold and the cause be reported
+            proposal = self._core.step(self._core.inputs)
+        except Exception as error:  # whatever a policy raises, the robot must hold and the cause be reported
             self.clear()
-            raise PolicyFault(f"policy {self.policy.policy_id[:12]} failed: {type(error).__name__}: {error}") from error
+            raise PolicyFault(f"{self._name} failed: {type(error).__name__}: {error}") from error
         self.inference_us = (time.perf_counter_ns() - started) * 1e-3
-        proposal = np.asarray(output.joint_target, dtype=np.float64)
-        if proposal.shape != self._indices.shape or not np.isfinite(proposal).all():
+        if proposal.shape != self._indices.shape or not math.isfinite(np.add.reduce(proposal)):
             self.clear()
             raise PolicyFault(
-                f"policy {self.policy.policy_id[:12]} proposed {proposal.tolist()}, expected {len(self._indices)} finite joint targets; "
+                f"{self._name} proposed {proposal.tolist()}, expected {len(self._indices)} finite joint targets; "
                 "run another policy, or retrain this one where it is asked to work"
             )
-        self.joint_target[:] = executed
-        self.joint_target[self._indices] = proposal
-        self.base_action[: len(output.base_action)] = output.base_action
-        self.residual_action[: len(output.residual_action)] = output.residual_action
-        self.gate_prob, self.gate = float(output.gate_prob), float(output.gate)
+        if self._in_order:
+            self.joint_target[:] = proposal
+        else:
+            self.joint_target[:] = executed
+            self.joint_target[self._indices] = proposal
+        self.base_action[: len(self._base)] = self._base
+        self.residual_action[: len(self._residual)] = self._residual
+        self.gate_prob, self.gate = float(self._gate_prob[0]), float(self._gate[0])
+        self._proposed = True
+
+    def _fill(self, state: JointState, executed: np.ndarray, command: np.ndarray) -> None:
+        for row, name in self._joints:
+            values = executed if name == "joint_target" else getattr(state, name)
+            row[:] = values if self._in_order else values[self._indices]
+        for row in self._commands:
+            row[:] = command[: len(row)]
+        for row, name in self._sensed:
+            row[:] = state.signals[name]
+
+    def _check_target(self) -> None:
+        targets = [name for name in self._core.outputs if name.endswith("_next")]
+        if targets not in ([], ["joint_target_next"]):
+            raise BindingError(
+                f"{self._name} gives {targets}; this runtime drives robots by joint positions only (joint_target_next)"
+            )
+
+    def _check_joints(self, names: tuple[str, ...], robot: str) -> None:
+        missing = [name for name in self.policy.joint_names if name not in names]
+        if missing:
+            raise BindingError(f"{self._name} has joints {missing} that robot {robot!r} lacks (it has {list(names)})")
+
+    def _ticks(self, period_ns: int) -> int:
+        """Ticks of the runtime for each of the policy's."""
+        every, rest = divmod(self.policy.period_ns, period_ns)
+        if every < 1 or rest:
+            raise BindingError(
+                f"{self._name} wants a period of {self.policy.period_ns} ns, the runtime has {period_ns} ns; "
+                "use one period, or a runtime whose period goes into the policy's a whole number of times"
+            )
+        return every
+
+    def _is_sensed(self, name: str, values: np.ndarray, robot: Robot) -> bool:
+        """Whether the robot's driver must give this signal; raises BindingError where nobody gives it."""
+        if name in OF_JOINTS:
+            return False
+        if name.startswith("command."):
+            if len(values) > COMMAND_WIDTH:
+                raise BindingError(
+                    f"{self._name} wants {len(values)} numbers of {name}, at most {COMMAND_WIDTH} can be given"
+                )
+            return False
+        if robot.senses.get(name) != len(values):
+            known = ", ".join([*OF_JOINTS, *robot.senses])
+            raise BindingError(
+                f"{self._name} needs the signal {name!r} ({len(values)} values), which {robot.spec.name!r} does not give (but {known}); "
+                "use a robot with that sensor, or train without it"
+            )
+        return True
+
+
+def further_fields(robot: Robot, policies: Sequence[BoundPolicy]) -> Further:
+    """What a tick of this robot and these policies holds besides its usual fields."""
+    widths = dict(robot.senses)
+    for policy in policies:
+        for name, width in policy.part_widths:
+            widths[name] = max(width, widths.get(name, 0))
+    return tuple(widths.items())

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from isthmus.hardware.interface import Robot
-from isthmus.policies.episode import Episode, tick_dtype
+from isthmus.policies.episode import Episode
 from isthmus.policies.policy import Policy
 from isthmus.policies.trajectory import TrajectoryPolicy
 
@@ -18,7 +18,7 @@ from .modes import DRIVING, Mode
 from .operators.operator import Operator, OperatorFactory, View
 from .record import RecordWriter, metadata_of
 from .runtime import Runtime, RuntimeConfig
-from .status import Status, fill_status, status_from_record
+from .status import Status, fill_status, status_from_record, tip_of
 
 
 class _Inbox:
@@ -98,12 +98,13 @@ class LockstepSession(EpisodeRunner):
         self._inbox = _Inbox()
         self._sequence = 0
         self._metadata = metadata_of(
-            robot.spec, policies, period_ns=config.period_ns, calibration=calibration, lockstep=True
+            robot, policies, period_ns=config.period_ns, calibration=calibration, lockstep=True
         )
         self._tee = _Tee(None if log_path is None else RecordWriter(log_path, self._metadata))
         self._runtime = Runtime(robot, [*policies, self._trajectory], self._clock, self._inbox, self._tee, config)
         self._status_record = np.zeros((), dtype=status_dtype(len(robot.spec.joints)))
         self._status_of = -1
+        self._tip = tip_of(robot.spec)
         self._status: Status | None = None
         self._operator: Operator | None = None
         self._operator_factory: OperatorFactory | None = None
@@ -128,7 +129,7 @@ class LockstepSession(EpisodeRunner):
         """The runtime after its last tick."""
         if self._status is None or self._status_of != self._runtime.ticks:
             fill_status(self._status_record, self._runtime, granted="lockstep", dropped=0)
-            self._status = status_from_record(self._status_record)
+            self._status = status_from_record(self._status_record, self._tip)
             self._status_of = self._runtime.ticks
         return self._status
 
@@ -138,9 +139,7 @@ class LockstepSession(EpisodeRunner):
         if begin is None or end is None or end.episode != episode:
             raise SessionError(f"episode {episode} is not the last one that ended; take it from the log")
         return Episode(
-            ticks=np.array(
-                self._tee.ticks, dtype=tick_dtype(len(self._metadata.joint_names), self._metadata.num_actions)
-            ),
+            ticks=np.array(self._tee.ticks, dtype=self._metadata.dtype),
             joint_names=self._metadata.joint_names,
             period_ns=self._period_ns,
             success=end.success == 1,
@@ -197,7 +196,14 @@ class LockstepSession(EpisodeRunner):
         self._command = self._inbox.next_operator = OperatorCommand()  # the last one of who was there before is void
 
     def _view(self) -> View:
-        return View(episode=self._runtime.episode, target=self._runtime.target)
+        runtime = self._runtime
+        return View(
+            episode=runtime.episode,
+            mode=runtime.mode,
+            target=runtime.target,
+            joint_pos=runtime.joint_pos,
+            executed_target=runtime.executed,
+        )
 
     def _operator_command(self) -> OperatorCommand:
         return self._command

@@ -15,10 +15,12 @@ from zstandard import ZstdError
 
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.structure import FormatError, structure
-from isthmus.policies.episode import Episode, tick_dtype
+from isthmus.policies.episode import Episode
 
 from .messages import text
 from .record import LogMetadata
+
+_LATER = ("policy_index", "ran", "flags", "pressed_ns")  # fields that the first logs did not have: 0 there
 
 
 class LogError(IsthmusError, ValueError):
@@ -109,10 +111,9 @@ def read_log(path: Path) -> Log:
         raise LogError(
             f"{path} is no isthmus log: it holds no isthmus metadata; give a .mcap file written by `isthmus run`"
         )
-    dtype = tick_dtype(len(metadata.joint_names), metadata.num_actions)
     return Log(
         metadata=metadata,
-        ticks=_ticks(messages["/tick"], dtype),
+        ticks=_ticks(messages["/tick"], metadata.dtype),
         events=tuple(_event(message) for message in messages["/event"]),
         complete=complete,
     )
@@ -142,7 +143,10 @@ def _metadata(record: Metadata, path: Path) -> LogMetadata:
 
 def _ticks(messages: list[dict[str, Any]], dtype: np.dtype) -> np.ndarray:
     ticks = np.zeros(len(messages), dtype=dtype)
+    known = messages[0].keys() if messages else ()
     for name in dtype.names or ():
+        if name in _LATER and name not in known:
+            continue
         if ticks[name].size:
             ticks[name] = np.array([message[name] for message in messages], dtype=ticks[name].dtype).reshape(
                 ticks[name].shape

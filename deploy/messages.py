@@ -120,13 +120,13 @@ def status_dtype(num_joints: int) -> np.dtype:
             ("target", "<f8", (3,)),  # m, base frame
             ("joint_pos", "<f8", (num_joints,)),
             ("executed_target", "<f8", (num_joints,)),
-            ("tip", "<f8", (3,)),  # m, base frame, by the model's kinematics from the measured joints
             ("missed", "<i8"),
             ("dropped", "<i8"),  # ticks that the recorder was too slow for
             ("lateness_p50_us", "<f8"),
             ("lateness_p99_us", "<f8"),
             ("lateness_max_us", "<f8"),
             ("max_temperature", "<f8"),  # deg C
+            ("bus_errors", "<i8"),
             ("faults", "<i8"),
             ("fault", f"S{TEXT_BYTES}"),
             ("granted", "S200"),  # what the operating system allowed of real-time priority and memory locking

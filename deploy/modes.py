@@ -13,6 +13,8 @@ class Mode(IntEnum):
     TELEOP = 4  # a person drives, the policy runs in its shadow
     HOLD = 5  # keeps the last executed target
     ESTOP = 6  # torque off, until a person asks for IDLE
+    REWIND = 7  # back along the path so far, at a person's wish
+    HELP = 8  # keeps the last executed target until a person takes over, or lets the policy go on
 
 
 class Event(IntEnum):
@@ -26,8 +28,12 @@ class Event(IntEnum):
     ASK_ESTOP = auto()
     OPERATOR_ENGAGED = auto()
     OPERATOR_RELEASED = auto()
+    OPERATOR_REWIND = auto()  # back, please
+    REWOUND = auto()  # far enough back, or the person let go
+    OPERATOR_RESUME = auto()  # the policy may go on by itself
     OPERATOR_STOP = auto()
     OPERATOR_LOST = auto()
+    HELP_WANTED = auto()  # the policy does not know what to do
     POLICY_FAULT = auto()  # the policy failed or proposed values that are not finite
     HARDWARE_FAULT = auto()  # the bus failed, but a hold command still went through; or a monitor asks for it
     HARDWARE_LOST = auto()  # not even that
@@ -35,28 +41,34 @@ class Event(IntEnum):
     FAULT_EXPIRED = auto()  # nobody reacted to a fault in time
 
 
-_I, _D, _R, _P, _T, _H, _E = Mode
+_I, _D, _R, _P, _T, _H, _E, _W, _Q = Mode
 
-# Columns: IDLE DAMP READY POLICY TELEOP HOLD ESTOP. A mode that maps to itself refuses or does not care.
+# Columns: IDLE DAMP READY POLICY TELEOP HOLD ESTOP REWIND HELP. A mode that maps to itself refuses or does not care.
 TRANSITIONS: dict[Event, tuple[Mode, ...]] = {
-    Event.ASK_IDLE: (_I, _I, _R, _P, _T, _H, _I),
-    Event.ASK_DAMP: (_D, _D, _D, _D, _D, _D, _E),
-    Event.ASK_READY: (_I, _R, _R, _P, _T, _H, _E),
-    Event.ASK_POLICY: (_I, _D, _P, _P, _P, _P, _E),
-    Event.ASK_HOLD: (_I, _D, _H, _H, _H, _H, _E),
-    Event.ASK_ESTOP: (_E, _E, _E, _E, _E, _E, _E),
-    Event.OPERATOR_ENGAGED: (_I, _D, _R, _T, _T, _H, _E),
-    Event.OPERATOR_RELEASED: (_I, _D, _R, _P, _P, _H, _E),
-    Event.OPERATOR_STOP: (_I, _D, _H, _H, _H, _H, _E),
-    Event.OPERATOR_LOST: (_I, _D, _R, _P, _H, _H, _E),
-    Event.POLICY_FAULT: (_I, _D, _R, _H, _T, _H, _E),
-    Event.HARDWARE_FAULT: (_I, _D, _H, _H, _H, _H, _E),
-    Event.HARDWARE_LOST: (_I, _D, _D, _D, _D, _D, _E),
-    Event.SUPERVISOR_LOST: (_I, _D, _H, _H, _H, _H, _E),
-    Event.FAULT_EXPIRED: (_I, _D, _D, _D, _D, _D, _E),
+    Event.ASK_IDLE: (_I, _I, _R, _P, _T, _H, _I, _W, _Q),
+    Event.ASK_DAMP: (_D, _D, _D, _D, _D, _D, _E, _D, _D),
+    Event.ASK_READY: (_I, _R, _R, _P, _T, _H, _E, _W, _Q),
+    Event.ASK_POLICY: (_I, _D, _P, _P, _P, _P, _E, _P, _P),
+    Event.ASK_HOLD: (_I, _D, _H, _H, _H, _H, _E, _H, _H),
+    Event.ASK_ESTOP: (_E, _E, _E, _E, _E, _E, _E, _E, _E),
+    Event.OPERATOR_ENGAGED: (_I, _D, _R, _T, _T, _H, _E, _T, _T),
+    Event.OPERATOR_RELEASED: (_I, _D, _R, _P, _P, _H, _E, _W, _Q),
+    Event.OPERATOR_REWIND: (_I, _D, _R, _W, _W, _H, _E, _W, _W),
+    Event.REWOUND: (_I, _D, _R, _P, _T, _H, _E, _Q, _Q),
+    Event.OPERATOR_RESUME: (_I, _D, _R, _P, _T, _H, _E, _P, _P),
+    Event.OPERATOR_STOP: (_I, _D, _H, _H, _H, _H, _E, _H, _H),
+    Event.OPERATOR_LOST: (_I, _D, _R, _P, _H, _H, _E, _H, _Q),
+    Event.HELP_WANTED: (_I, _D, _R, _Q, _T, _H, _E, _W, _Q),
+    Event.POLICY_FAULT: (_I, _D, _R, _H, _T, _H, _E, _W, _Q),
+    Event.HARDWARE_FAULT: (_I, _D, _H, _H, _H, _H, _E, _H, _H),
+    Event.HARDWARE_LOST: (_I, _D, _D, _D, _D, _D, _E, _D, _D),
+    Event.SUPERVISOR_LOST: (_I, _D, _H, _H, _H, _H, _E, _H, _H),
+    Event.FAULT_EXPIRED: (_I, _D, _D, _D, _D, _D, _E, _D, _D),
 }
 
-DRIVING = (Mode.READY, Mode.POLICY, Mode.TELEOP, Mode.HOLD)
+DRIVING = (Mode.READY, Mode.POLICY, Mode.TELEOP, Mode.HOLD, Mode.REWIND, Mode.HELP)
+ATTEMPTING = (Mode.POLICY, Mode.TELEOP, Mode.REWIND, Mode.HELP)
+"""Modes in which an attempt goes on."""
 
 REQUESTS: dict[Mode, Event] = {
     Mode.IDLE: Event.ASK_IDLE,

@@ -18,10 +18,11 @@ import numpy as np
 from mcap.well_known import MessageEncoding, SchemaEncoding
 from mcap.writer import CompressionType, Writer
 
-from isthmus.hardware.robot import RobotSpec
-from isthmus.policies.episode import TICK_FIELDS, tick_dtype
+from isthmus.hardware.interface import Robot
+from isthmus.policies.episode import TICK_FIELDS, Further, tick_dtype
 from isthmus.policies.policy import Policy
 
+from .bound_policy import BoundPolicy, further_fields
 from .messages import EVENT_DTYPE, text
 from .shm import Ring
 
@@ -42,12 +43,24 @@ class LogMetadata:
     period_ns: int
     calibration: str  # where the joint calibration came from, or its text; "" for a robot without one
     lockstep: bool
+    further: Further = ()  # what ticks hold besides the usual fields; the first logs had nothing
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of a tick."""
+        return tick_dtype(len(self.joint_names), self.num_actions, self.further)
 
 
 def metadata_of(
-    spec: RobotSpec, policies: Sequence[Policy], *, period_ns: int, calibration: str, lockstep: bool
+    robot: Robot, policies: Sequence[Policy], *, period_ns: int, calibration: str, lockstep: bool
 ) -> LogMetadata:
-    """Metadata of a session; the action columns are as wide as the widest policy needs."""
+    """Metadata of a session; the action columns are as wide as the widest policy needs.
+
+    Raises:
+        BindingError: a policy does not fit the robot.
+    """
+    spec = robot.spec
+    bound = [BoundPolicy(policy, robot, period_ns, policy.num_actions) for policy in policies]
     return LogMetadata(
         robot=spec.name,
         joint_names=spec.joint_names,
@@ -56,6 +69,7 @@ def metadata_of(
         period_ns=period_ns,
         calibration=calibration,
         lockstep=lockstep,
+        further=further_fields(robot, bound),
     )
 
 
@@ -65,7 +79,7 @@ class RecordWriter:
     def __init__(self, path: Path, metadata: LogMetadata) -> None:
         """Create the file and write its metadata; raises OSError where the path cannot be written."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        dtype = tick_dtype(len(metadata.joint_names), metadata.num_actions)
+        dtype = metadata.dtype
         numbers = sum(int(np.prod(dtype[name].shape, dtype=int)) for name in dtype.names or ())
         chunk_bytes = max(4096, round(_CHUNK_S / (metadata.period_ns * 1e-9) * numbers * _BYTES_PER_NUMBER))
         self._file = path.open("wb")
@@ -176,7 +190,7 @@ def recorder_main(setup: RecorderSetup, control: Connection) -> None:
     Says "ready", or why not, over `control` first; anything received means: drain and end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to handle
-    dtype = tick_dtype(len(setup.metadata.joint_names), setup.metadata.num_actions)
+    dtype = setup.metadata.dtype
     try:
         writer = RecordWriter(setup.path, setup.metadata)
     except OSError as error:
@@ -222,10 +236,10 @@ def drain(writer: RecordWriter, ticks: Ring, events: Sequence[Ring]) -> int:
 
 
 def _tick_schema(dtype: np.dtype) -> dict[str, Any]:
-    kinds = {name: "integer" if kind == "<i8" else "number" for name, kind, _ in TICK_FIELDS}
+    integers = {name for name, kind, _ in TICK_FIELDS if kind == "<i8"}
 
     def schema(name: str) -> dict[str, Any]:
-        value = {"type": kinds[name] if kinds[name] == "integer" else ["number", "null"]}
+        value = {"type": "integer" if name in integers else ["number", "null"]}
         return {"type": "array", "items": value} if dtype[name].shape else value
 
     names = dtype.names or ()

@@ -13,8 +13,8 @@ import numpy as np
 from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.interface import Robot
 from isthmus.hardware.robot import RobotSpec
-from isthmus.policies.episode import tick_dtype
-from isthmus.policies.policy import Policy
+from isthmus.policies.episode import Further, tick_dtype
+from isthmus.policies.policy import InPlacePolicy, Policy
 from isthmus.policies.trajectory import TrajectoryPolicy
 
 from .clock import RealClock
@@ -62,6 +62,7 @@ class RtSetup:
     make_policies: Callable[[], Sequence[Policy]]
     num_joints: int
     num_actions: int
+    further: Further
     config: RuntimeConfig
     names: ShmNames
 
@@ -165,15 +166,14 @@ class _Blocks:
         self.operator = Mailbox(OPERATOR_DTYPE, name=names.operator)
         self.status = Mailbox(status_dtype(n), name=names.status)
         self.trajectory = Mailbox(trajectory_dtype(n), name=names.trajectory)
-        self.ticks = Ring(tick_dtype(n, setup.num_actions), names.tick_capacity, name=names.ticks)
+        self.ticks = Ring(tick_dtype(n, setup.num_actions, setup.further), names.tick_capacity, name=names.ticks)
         self.events = Ring(EVENT_DTYPE, names.event_capacity, name=names.events)
 
 
 def _warm_up(policy: Policy) -> None:
     """The first call of a network takes ten times as long as the others."""
-    n = len(policy.joint_names)
-    zeros = {name: np.zeros(n) for name in ("joint_pos", "joint_vel", "joint_target")}
-    policy.act({**zeros, "command.target": np.zeros(3)})
+    if isinstance(policy, InPlacePolicy):
+        policy.step(policy.inputs)
     policy.reset()
 
 

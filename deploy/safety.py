@@ -1,4 +1,4 @@
-"""The only path to `Robot.write`: what may be commanded, and when driving must end. Pure functions."""
+"""The only path to `Robot.write`: what may be commanded, and when driving must end. Pure functions and preallocated arrays."""
 
 from dataclasses import dataclass
 from enum import IntFlag
@@ -9,12 +9,18 @@ from isthmus.hardware.robot import RobotSpec
 
 
 class Flag(IntFlag):
-    """What `limit_targets` changed."""
+    """What the limiter found in proposed targets."""
 
-    REJECTED = 1  # a value was not finite: the previous target stays
-    POSITION = 2
-    RATE = 4
-    TORQUE = 8
+    REJECTED = 1  # a value was not finite: nothing may be written
+    POSITION = 2  # outside the joint's range
+    RATE = 4  # farther from the previous target than a tick allows
+    TORQUE = 8  # would ask for more torque than the joint may give
+    CONFLICT = (
+        16  # no target keeps all three limits: the joint was pushed away, or its encoder jumped; nothing may be written
+    )
+
+
+NOTHING_WRITTEN = int(Flag.REJECTED | Flag.CONFLICT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +30,9 @@ class Limits:
     lower: np.ndarray  # (n,) rad
     upper: np.ndarray  # (n,) rad
     step: np.ndarray  # (n,) rad, largest change of a target in one tick
-    lead: np.ndarray  # (n,) rad, largest distance between target and measured angle
+    lead: np.ndarray  # (n,) rad, largest distance of a target from where the joint's loop gives no torque
+    damping: np.ndarray  # (n,) s, kd / kp: a joint that moves at v gives no torque where target - angle = damping * v
+    acceleration: np.ndarray  # (n,) rad a tick^2, largest change of a target's change; inf: not limited
 
 
 def robot_limits(spec: RobotSpec, *, period_s: float, torque_factor: float) -> Limits:
@@ -33,52 +41,129 @@ def robot_limits(spec: RobotSpec, *, period_s: float, torque_factor: float) -> L
     Args:
         spec: the robot.
         period_s: control period, s.
-        torque_factor: a position loop asks for kp * lead. `lead` is kept to `torque_factor` * effort_limit / kp: at 1 the loop just
-            saturates; above 1 leaves room for the lag of a fast motion, which is no torque.
+        torque_factor: a PD loop asks for kp (target - angle) - kd velocity. That is kept to `torque_factor` * effort_limit: at 1 the loop
+            just saturates; above 1 leaves room for the lag of a fast motion, which is no torque.
     """
+    limits = [np.inf if joint.acceleration_limit is None else joint.acceleration_limit for joint in spec.joints]
     return Limits(
         lower=spec.array("lower"),
         upper=spec.array("upper"),
         step=spec.array("velocity_limit") * period_s,
         lead=torque_factor * spec.array("effort_limit") / spec.array("kp"),
+        damping=spec.array("kd") / spec.array("kp"),
+        acceleration=np.array(limits) * period_s**2,
     )
 
 
-def limit_targets(
-    proposed: np.ndarray, previous: np.ndarray, joint_pos: np.ndarray, limits: Limits
-) -> tuple[np.ndarray, np.ndarray]:
-    """Make proposed targets safe.
+class Limiter:
+    """Makes proposed targets safe, or says that nothing may be written.
 
-    The order gives the weaker limit first: torque-implied, position, rate. The result always keeps the rate limit; it lies within the
-    position limits whenever `previous` does, and otherwise no farther outside than `previous`.
-
-    Args:
-        proposed: targets, any values, shape (..., n), rad.
-        previous: targets of the previous tick, finite, shape (..., n), rad.
-        joint_pos: measured angles, shape (..., n), rad.
-        limits: what is allowed.
-
-    Returns:
-        The targets, shape (..., n), finite; and what was changed as a sum of `Flag`, shape (...).
+    What it returns lies within the position range, within a tick's step of the previous target, and within what the joint may give of
+    torque, all three, whatever is proposed and measured. Where that is impossible, the targets are the previous ones and must not be
+    written.
     """
-    accepted = np.asarray((np.isfinite(proposed) & np.isfinite(joint_pos)).all(axis=-1))
-    finite = accepted[..., None]
-    wanted = np.where(finite, proposed, previous)
-    centre = np.where(finite, joint_pos, previous)
-    led = np.minimum(np.maximum(wanted, centre - limits.lead), centre + limits.lead)
-    inside = np.minimum(np.maximum(led, limits.lower), limits.upper)
-    safe = np.minimum(np.maximum(inside, previous - limits.step), previous + limits.step)
-    safe = np.where(finite, safe, previous)
-    flags = np.where(accepted, 0, int(Flag.REJECTED))
-    for flag, before, after in ((Flag.TORQUE, wanted, led), (Flag.POSITION, led, inside), (Flag.RATE, inside, safe)):
-        flags = flags | np.where(accepted & (before != after).any(axis=-1), int(flag), 0)
-    return safe, flags
+
+    def __init__(self, limits: Limits, rows: tuple[int, ...] = ()) -> None:
+        """Allocate for targets of shape (*rows, n)."""
+        self.limits = limits
+        shape = (*rows, len(limits.lower))
+        self._safe, self._centre, self._low, self._high, self._scratch = (np.zeros(shape) for _ in range(5))
+
+    def apply(
+        self, proposed: np.ndarray, previous: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray
+    ) -> tuple[np.ndarray, int | np.ndarray]:
+        """Limit targets of one tick.
+
+        Args:
+            proposed: any values, shape (*rows, n), rad.
+            previous: targets of the previous tick, within the position range, shape (*rows, n), rad.
+            joint_pos: measured, shape (*rows, n), rad.
+            joint_vel: measured, shape (*rows, n), rad/s.
+
+        Returns:
+            The targets, shape (*rows, n), finite, overwritten by the next call; and what was found as a sum of `Flag`, shape rows.
+        """
+        safe, low, high = self._safe, self._low, self._high
+        self._windows(previous, joint_pos, joint_vel)
+        np.maximum(proposed, low, out=safe)
+        np.minimum(safe, high, out=safe)
+        kept = (low <= safe).all(axis=-1)  # false where a window is empty, and wherever a NaN is about
+        finite = np.isfinite(np.add.reduce(proposed, axis=-1))
+        if safe.ndim == 1:
+            if kept and finite:
+                return safe, 0 if safe.tobytes() == proposed.tobytes() else int(self._found(proposed, previous))
+            np.copyto(safe, previous)
+            return safe, int(self._refusal(finite, joint_pos, joint_vel))
+        good = kept & finite
+        flags = np.where(good, self._found(proposed, previous), self._refusal(finite, joint_pos, joint_vel))
+        np.copyto(safe, previous, where=~good[..., None])
+        return safe, flags
+
+    def _windows(self, previous: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray) -> None:
+        limits, low, high, scratch = self.limits, self._low, self._high, self._scratch
+        centre = np.multiply(joint_vel, limits.damping, out=self._centre)
+        np.add(centre, joint_pos, out=centre)
+        np.subtract(centre, limits.lead, out=low)
+        np.add(centre, limits.lead, out=high)
+        np.maximum(low, limits.lower, out=low)
+        np.minimum(high, limits.upper, out=high)
+        np.maximum(low, np.subtract(previous, limits.step, out=scratch), out=low)
+        np.minimum(high, np.add(previous, limits.step, out=scratch), out=high)
+
+    def _found(self, proposed: np.ndarray, previous: np.ndarray) -> np.ndarray:
+        """Which limits the proposal does not keep, shape rows."""
+        limits = self.limits
+
+        def beyond(distance: np.ndarray, most: np.ndarray | float, flag: Flag) -> np.ndarray:
+            return np.where((distance > most).any(axis=-1), int(flag), 0)
+
+        outside = np.maximum(limits.lower - proposed, proposed - limits.upper)
+        return (
+            beyond(outside, 0.0, Flag.POSITION)
+            | beyond(np.abs(proposed - previous), limits.step, Flag.RATE)
+            | beyond(np.abs(proposed - self._centre), limits.lead, Flag.TORQUE)
+        )
+
+    def _refusal(self, finite: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray) -> np.ndarray:
+        known = finite & np.isfinite(joint_pos).all(axis=-1) & np.isfinite(joint_vel).all(axis=-1)
+        return np.where(known, int(Flag.CONFLICT), int(Flag.REJECTED))
+
+
+class AccelerationLimit:
+    """Shapes wanted targets so that their change changes slowly, and so that they can still stop before the end of their range.
+
+    The weakest of the limits: what the `Limiter` demands afterwards comes first. A target at distance d from the end of its range that may
+    slow down by a each tick can still stop there if its step s keeps s + (s - a) + (s - 2 a) + ... <= d.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Allocate for targets of shape (n,)."""
+        self._limits = limits
+        self._limited = np.isfinite(limits.acceleration)
+        self._most = np.where(self._limited, limits.acceleration, 1.0)
+
+    @property
+    def active(self) -> bool:
+        """Whether any joint is limited."""
+        return bool(self._limited.any())
+
+    def apply(self, wanted: np.ndarray, previous: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Targets on the way to `wanted`; `step` is what the previous target had changed by; all shapes (n,), rad."""
+        limits, most = self._limits, self._most
+        change = np.clip(wanted - previous, step - most, step + most)
+        change = np.clip(change, -self._last(previous - limits.lower), self._last(limits.upper - previous))
+        return np.where(self._limited, previous + change, wanted)
+
+    def _last(self, distance: np.ndarray) -> np.ndarray:
+        """Largest step that can still stop within a distance: with k further steps, (k + 1) s - a k (k + 1) / 2 = d."""
+        most, distance = self._most, np.maximum(distance, 0.0)
+        further = np.floor((np.sqrt(1.0 + 8.0 * distance / most) - 1.0) / 2.0)
+        return distance / (further + 1.0) + most * further / 2.0
 
 
 START_MARGIN = (
     0.1  # rad beyond its range that a resting joint may read: soft stops, gear play and encoder offsets add up to that
 )
-FOLLOWING_SHARE = 0.95  # of the largest distance to the target that limits allow
 
 
 def out_of_range(spec: RobotSpec, joint_pos: np.ndarray) -> str:
@@ -91,46 +176,3 @@ def out_of_range(spec: RobotSpec, joint_pos: np.ndarray) -> str:
     if not far:
         return ""
     return f"{', '.join(far)} lies outside its range; move it inside by hand, or check its calibration, then ask again"
-
-
-class Following:
-    """For how long each joint has stayed as far from its target as limits allow: it is blocked, or its servo lost its torque."""
-
-    def __init__(self, spec: RobotSpec, limits: Limits, ticks: int) -> None:
-        """Joints are late after so many ticks."""
-        self._names, self._lead, self._ticks = spec.joint_names, FOLLOWING_SHARE * limits.lead, ticks
-        self._behind = np.zeros(len(spec.joints), dtype=np.int64)
-
-    def late(self, target: np.ndarray, joint_pos: np.ndarray) -> list[str]:
-        """Look at executed targets and measured angles, shape (n,), rad, of a tick; the joints that are late, then counts anew."""
-        self._behind = np.where(np.abs(target - joint_pos) >= self._lead, self._behind + 1, 0)
-        if self._behind.max() < self._ticks:
-            return []
-        late = [name for name, ticks in zip(self._names, self._behind, strict=True) if ticks >= self._ticks]
-        self._behind.fill(0)
-        return late
-
-
-@dataclass(frozen=True, kw_only=True)
-class MonitorLimits:
-    """When driving must end."""
-
-    max_age_s: float = 0.1  # of a reading
-    max_temperature: float = 70.0  # deg C
-    max_bus_errors: float = 10.0  # repaired errors in about a second
-
-
-def leak(level: float, new_errors: int, period_s: float) -> float:
-    """Bus errors of about the last second: the level decays with a time constant of 1 s and grows by each error."""
-    return level * max(0.0, 1.0 - period_s) + new_errors
-
-
-def complaint(*, age_s: float, temperature: float, bus_errors: float, limits: MonitorLimits) -> str:
-    """Why driving must end, with the remedy; "" where nothing is wrong. A temperature that is NaN is unknown, not hot."""
-    if not age_s <= limits.max_age_s:
-        return f"joint state is {age_s:.3f} s old, at most {limits.max_age_s} s allowed; check the bus and its driver"
-    if temperature > limits.max_temperature:
-        return f"a servo is at {temperature:.0f} deg C, at most {limits.max_temperature:.0f} allowed; let it cool and lighten the load"
-    if bus_errors > limits.max_bus_errors:
-        return f"{bus_errors:.0f} bus errors in a second, at most {limits.max_bus_errors:.0f} allowed; check cable and power"
-    return ""

@@ -16,7 +16,7 @@ from isthmus.hardware.drivers import open_robot
 from isthmus.hardware.interface import Robot
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.robot import RobotSpec
-from isthmus.policies.episode import Episode, tick_dtype
+from isthmus.policies.episode import Episode
 from isthmus.policies.policy import Policy
 
 from .attempt import EpisodeResult, EpisodeRunner, SessionError, StoppedByOperator, operator_name
@@ -42,7 +42,7 @@ from .record import LogMetadata, RecorderSetup, metadata_of, recorder_main
 from .rt_process import MAX_TRAJECTORY_TICKS, RtSetup, ShmNames, load_policies, rt_main, trajectory_dtype
 from .runtime import RuntimeConfig
 from .shm import Mailbox, Ring
-from .status import Status, status_from_record
+from .status import Status, status_from_record, tip_of
 
 _HEARTBEAT_S = 0.1
 _POLL_S = 0.01
@@ -124,14 +124,16 @@ class Session(EpisodeRunner):
         self._period_ns = self._config.period_ns
         self._policies = list(make_policies())
         self._trajectory_index = len(self._policies)
-        self._log_path = log_path
-        metadata = metadata_of(spec, self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False)
+        self._log_path, self._tip = log_path, tip_of(spec)
+        metadata = metadata_of(
+            make_robot(), self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False
+        )
         n = len(spec.joints)
         self._control = Mailbox(CONTROL_DTYPE)
         self._commands = Mailbox(OPERATOR_DTYPE)
         self._status = Mailbox(status_dtype(n))
         self._trajectory = Mailbox(trajectory_dtype(n))
-        self._ticks = Ring(tick_dtype(n, metadata.num_actions), _TICK_CAPACITY)
+        self._ticks = Ring(metadata.dtype, _TICK_CAPACITY)
         self._rt_events, self._own_events = Ring(EVENT_DTYPE, _EVENT_CAPACITY), Ring(EVENT_DTYPE, _EVENT_CAPACITY)
         self._command = ControlCommand()
         self._lock = threading.Lock()
@@ -145,7 +147,7 @@ class Session(EpisodeRunner):
             self._start_recorder(metadata)
             self._heartbeat = threading.Thread(target=self._beat, name="isthmus-heartbeat", daemon=True)
             self._heartbeat.start()
-            self._start_runtime(make_robot, make_policies, metadata.num_actions)
+            self._start_runtime(make_robot, make_policies, metadata)
         except BaseException:
             self.close()
             raise
@@ -155,7 +157,7 @@ class Session(EpisodeRunner):
         record = self._status.read()
         if record is None:
             raise SessionError("the runtime has not said anything yet")
-        return status_from_record(record)
+        return status_from_record(record, self._tip)
 
     def recorded(self, episode: int) -> Episode:
         """An attempt that has ended, from the log; waits until the recorder has written it."""
@@ -217,7 +219,7 @@ class Session(EpisodeRunner):
             raise SessionError(str(word))
 
     def _start_runtime(
-        self, make_robot: Callable[[], Robot], make_policies: Callable[[], Sequence[Policy]], num_actions: int
+        self, make_robot: Callable[[], Robot], make_policies: Callable[[], Sequence[Policy]], metadata: LogMetadata
     ) -> None:
         names = ShmNames(
             control=self._control.name,
@@ -233,7 +235,8 @@ class Session(EpisodeRunner):
             make_robot=make_robot,
             make_policies=make_policies,
             num_joints=len(self._spec.joints),
-            num_actions=num_actions,
+            num_actions=metadata.num_actions,
+            further=metadata.further,
             config=self._config,
             names=names,
         )

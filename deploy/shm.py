@@ -5,6 +5,7 @@ read is noticed whatever the memory ordering of the machine, and a process kille
 No locks: nothing can be left locked by a process that died.
 """
 
+import struct
 import sys
 import zlib
 from multiprocessing import resource_tracker
@@ -29,17 +30,18 @@ def _open(name: str | None, size: int) -> SharedMemory:
         resource_tracker.register = register
 
 
-def _crc(payload: np.ndarray, sequence: int) -> int:
-    return zlib.crc32(payload.view(np.uint8).data, sequence & 0xFFFFFFFF)
+_COUNTERS = struct.Struct("<Q")
+_HEAD = struct.Struct("<QQ")  # of a slot: sequence, CRC
+_HEADER_BYTES = 64
 
 
 class _Block:
-    """Header and slots of one shared-memory block."""
+    """Header and slots of one shared-memory block: three counters of 8 bytes, then slots of sequence, CRC and payload."""
 
     def __init__(self, dtype: np.dtype, slots: int, name: str | None) -> None:
         self._owner = name is None
-        slot = np.dtype([("sequence", "<u8"), ("crc", "<u8"), ("payload", dtype)], align=True)
-        size = 64 + slot.itemsize * slots
+        self._stride = (_HEAD.size + dtype.itemsize + 7) // 8 * 8
+        size = _HEADER_BYTES + self._stride * slots
         self._memory = _open(name, size)
         if self._memory.size < size:
             found = self._memory.size
@@ -48,38 +50,49 @@ class _Block:
                 f"shared memory {name!r} has {found} bytes, expected {size}: the two sides use different dtypes"
             )
         self.dtype = dtype
-        self._header = np.ndarray((8,), dtype="<u8", buffer=self._memory.buf)
-        self._slots = np.ndarray((slots,), dtype=slot, buffer=self._memory.buf, offset=64)
-        self._payloads = self._slots["payload"]
+        self._buffer: memoryview | None = self._memory.buf
+        # Where records pass through on their way in, and their bytes: numpy copies a record at once, and the rest is plain memory.
         self._out = np.zeros((1,), dtype=dtype)
-        self._scratch = np.zeros((1,), dtype=slot)
+        self._out_bytes = self._out.view(np.uint8).data
 
     @property
     def name(self) -> str:
         """What the other processes attach to."""
         return self._memory.name
 
+    def _counter(self, index: int) -> int:
+        assert self._buffer is not None
+        return _COUNTERS.unpack_from(self._buffer, 8 * index)[0]
+
+    def _count(self, index: int, value: int) -> None:
+        assert self._buffer is not None
+        _COUNTERS.pack_into(self._buffer, 8 * index, value)
+
     def _put(self, index: int, sequence: int, record: np.ndarray) -> None:
+        assert self._buffer is not None
         self._out[0] = record
-        slot = self._scratch
-        slot["sequence"] = sequence
-        slot["crc"] = _crc(self._out, sequence)
-        slot["payload"] = self._out
-        self._slots[index] = slot[0]
+        start = _HEADER_BYTES + index * self._stride
+        payload = start + _HEAD.size
+        _HEAD.pack_into(self._buffer, start, sequence, zlib.crc32(self._out_bytes, sequence & 0xFFFFFFFF))
+        self._buffer[payload : payload + self.dtype.itemsize] = self._out_bytes
 
     def _get(self, index: int, sequence: int) -> np.ndarray | None:
         """A copy of the slot's payload, or None where it does not hold exactly that record."""
-        slot = self._slots[index : index + 1].copy()
-        payload = np.ascontiguousarray(slot["payload"])
-        if int(slot["sequence"][0]) != sequence or int(slot["crc"][0]) != _crc(payload, sequence):
+        assert self._buffer is not None
+        start = _HEADER_BYTES + index * self._stride
+        data = bytes(self._buffer[start : start + _HEAD.size + self.dtype.itemsize])
+        found, crc = _HEAD.unpack_from(data)
+        if found != sequence or crc != zlib.crc32(memoryview(data)[_HEAD.size :], sequence & 0xFFFFFFFF):
             return None
-        return payload.reshape(())
+        record = np.zeros((1,), dtype=self.dtype)
+        record.view(np.uint8)[:] = np.frombuffer(data, np.uint8, offset=_HEAD.size)
+        return record.reshape(())
 
     def close(self) -> None:
         """Leave the block; the creator also removes it. May be called twice."""
-        if not hasattr(self, "_slots"):
+        if self._buffer is None:
             return
-        del self._header, self._slots, self._payloads
+        self._buffer = None
         self._memory.close()
         if self._owner:
             self._memory.unlink()
@@ -95,14 +108,14 @@ class Mailbox(_Block):
 
     def write(self, record: np.ndarray) -> None:
         """Publish a record of the mailbox's dtype, shape ()."""
-        sequence = int(self._header[0]) + 1
+        sequence = self._counter(0) + 1
         self._put(sequence % 2, sequence, record)
-        self._header[0] = sequence
+        self._count(0, sequence)
 
     def read(self) -> np.ndarray | None:
         """A copy of the newest record, shape (); None where there is none yet."""
         for _ in range(_ATTEMPTS):
-            sequence = int(self._header[0])
+            sequence = self._counter(0)
             if sequence == 0:
                 return None
             record = self._get(sequence % 2, sequence)
@@ -113,7 +126,7 @@ class Mailbox(_Block):
 
     def read_new(self) -> np.ndarray | None:
         """Like `read`, but None as long as nothing newer than the last record read was written."""
-        return None if int(self._header[0]) == self._seen else self.read()
+        return None if self._counter(0) == self._seen else self.read()
 
 
 class Ring(_Block):
@@ -126,25 +139,25 @@ class Ring(_Block):
 
     def push(self, record: np.ndarray) -> bool:
         """Append a record; False, and one more in `dropped`, where the ring is full."""
-        head = int(self._header[0])
-        if head - int(self._header[1]) >= self._capacity:
-            self._header[2] += 1
+        head = self._counter(0)
+        if head - self._counter(1) >= self._capacity:
+            self._count(2, self._counter(2) + 1)
             return False
         self._put(head % self._capacity, head + 1, record)
-        self._header[0] = head + 1
+        self._count(0, head + 1)
         return True
 
     def pop(self) -> np.ndarray | None:
         """The oldest record, shape (); None where there is none."""
-        tail = int(self._header[1])
-        if int(self._header[0]) == tail:
+        tail = self._counter(1)
+        if self._counter(0) == tail:
             return None
         record = self._get(tail % self._capacity, tail + 1)
         if record is not None:
-            self._header[1] = tail + 1
+            self._count(1, tail + 1)
         return record
 
     @property
     def dropped(self) -> int:
         """Records that found the ring full."""
-        return int(self._header[2])
+        return self._counter(2)

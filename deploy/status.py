@@ -1,8 +1,13 @@
 """The runtime's state as others see it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from isthmus.hardware.kinematics import chain_from_mjcf, tip_position
+from isthmus.hardware.robot import RobotSpec
+from isthmus.policies.episode import Source
 
 from .messages import text
 from .modes import Mode
@@ -23,13 +28,17 @@ class Status:
     target: np.ndarray  # (3,) m, base frame
     joint_pos: np.ndarray  # (n,)
     executed_target: np.ndarray  # (n,)
-    tip: np.ndarray  # (3,) m, base frame, by the model's kinematics from the measured joints
+    tip: (
+        np.ndarray
+    )  # (3,) m, base frame, by the model's kinematics from the measured joints; NaN for a robot without a tip
     missed: int
     dropped: int
     lateness_p50_us: float
     lateness_p99_us: float
     lateness_max_us: float
     max_temperature: float  # deg C
+    bus_errors: int  # repaired by a retry, so far
+    source: Source
     faults: int
     fault: str  # the last one, "" for none
     granted: str
@@ -52,16 +61,29 @@ def fill_status(record: np.ndarray, runtime: Runtime, *, granted: str, dropped: 
     record["target"] = runtime.target
     record["joint_pos"] = runtime.joint_pos
     record["executed_target"] = runtime.executed
-    record["tip"] = runtime.tip()
     record["missed"] = runtime.missed
     record["dropped"] = dropped
     record["max_temperature"] = runtime.max_temperature
-    record["faults"] = runtime.faults
+    record["bus_errors"] = runtime.bus_errors
+    record["faults"] = runtime.faults.count
     record["fault"] = runtime.fault.encode()
     record["granted"] = granted.encode()
 
 
-def status_from_record(record: np.ndarray) -> Status:
+TipOf = Callable[[np.ndarray], np.ndarray]
+"""Measured joints (n,), rad -> tip (3,), m, base frame."""
+
+
+def tip_of(spec: RobotSpec) -> TipOf:
+    """A robot's tip by its model; NaN for one without a tip."""
+    if spec.tip_site is None:
+        return lambda joint_pos: np.full(3, np.nan)
+    chain = chain_from_mjcf(spec.model_path, spec.tip_site)
+    indices = [spec.joint_names.index(name) for name in chain.joint_names]
+    return lambda joint_pos: tip_position(chain, joint_pos[indices])
+
+
+def status_from_record(record: np.ndarray, tip: TipOf) -> Status:
     """The inverse of `fill_status`."""
     return Status(
         tick=int(record["tick"]),
@@ -74,13 +96,15 @@ def status_from_record(record: np.ndarray) -> Status:
         target=record["target"].copy(),
         joint_pos=record["joint_pos"].copy(),
         executed_target=record["executed_target"].copy(),
-        tip=record["tip"].copy(),
+        tip=tip(record["joint_pos"]),
         missed=int(record["missed"]),
         dropped=int(record["dropped"]),
         lateness_p50_us=float(record["lateness_p50_us"]),
         lateness_p99_us=float(record["lateness_p99_us"]),
         lateness_max_us=float(record["lateness_max_us"]),
         max_temperature=float(record["max_temperature"]),
+        bus_errors=int(record["bus_errors"]),
+        source=Source(int(record["source"])),
         faults=int(record["faults"]),
         fault=text(record["fault"].item()),
         granted=text(record["granted"].item()),

@@ -1,11 +1,13 @@
-"""A person drives the tip: tip velocity -> joint targets, and smooth changes between who gives the targets."""
+"""A person drives: what they give -> joint targets, and smooth changes between who gives the targets."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from isthmus.hardware.kinematics import chain_from_mjcf, tip_jacobian, tip_position
+from isthmus.hardware.kinematics import chain_from_mjcf, tip_jacobian
 from isthmus.hardware.robot import RobotSpec
+
+from .messages import Drive, OperatorCommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +33,60 @@ def damped_step(jacobian: np.ndarray, displacement: np.ndarray, damping: float) 
     return jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + damping**2 * np.eye(3), displacement)
 
 
-class TipDrive:
-    """Turns a person's tip velocity into joint targets; joints outside the chain keep theirs."""
+class DriveError(ValueError):
+    """What a person gives means nothing on this robot."""
+
+
+class HumanDrive:
+    """Turns what a person gives into joint targets; joints that they do not give keep theirs.
+
+    Velocities start anew from what was executed, so there is nothing to catch up with at entry and nothing to undo at exit. A leader's
+    pose is followed with the blend and the limiter in between: at no tick does a joint move farther than a tick allows.
+    """
 
     def __init__(self, spec: RobotSpec, config: TakeoverConfig, period_s: float) -> None:
-        """Read the chain to the robot's tip."""
-        self._chain = chain_from_mjcf(spec.model_path, spec.reach_site())
-        self._indices = [spec.joint_names.index(name) for name in self._chain.joint_names]
-        self._config = config
-        self._period_s = period_s
+        """Read the chain to the robot's tip, where it has one."""
+        self._chain = None if spec.tip_site is None else chain_from_mjcf(spec.model_path, spec.tip_site)
+        names = () if self._chain is None else self._chain.joint_names
+        self._indices = [spec.joint_names.index(name) for name in names]
+        self._name, self._n = spec.name, len(spec.joints)
+        self._config, self._period_s = config, period_s
+        self._anchor = np.zeros(self._n)
 
-    def target(self, executed: np.ndarray, joint_pos: np.ndarray, tip_velocity: np.ndarray) -> np.ndarray:
-        """The person's joint target: the executed one, moved on for one period.
+    def begin(self, executed: np.ndarray) -> None:
+        """A person takes over now, at the executed targets (n,), rad: offsets count from here."""
+        self._anchor[:] = executed
 
-        Because it starts anew from what was executed, there is nothing to catch up with at entry and nothing to undo at exit.
+    def target(self, command: OperatorCommand, executed: np.ndarray, joint_pos: np.ndarray) -> np.ndarray:
+        """The person's joint target, (n,), rad.
 
         Args:
+            command: what the person gives.
             executed: shape (n,), rad, robot order.
             joint_pos: measured, shape (n,), rad.
-            tip_velocity: shape (3,), m/s, base frame.
+
+        Raises:
+            DriveError: not what this robot can be driven by, or numbers that are missing or too many.
         """
+        values = np.array(command.values)
+        if command.drive == Drive.TIP_VELOCITY:
+            return self._along(self._numbers(values, 3), executed, joint_pos)
+        if command.drive == Drive.JOINT_VELOCITY:
+            return executed + np.nan_to_num(self._numbers(values, self._n)) * self._period_s
+        if command.drive in (Drive.JOINT_TARGET, Drive.JOINT_OFFSET):
+            goal = self._numbers(values, self._n) + (self._anchor if command.drive == Drive.JOINT_OFFSET else 0.0)
+            return np.where(np.isfinite(goal), goal, executed)
+        raise DriveError(f"the person gives numbers of kind {command.drive}, which mean no joint targets")
+
+    def _numbers(self, values: np.ndarray, count: int) -> np.ndarray:
+        if len(values) != count:
+            raise DriveError(f"the person gives {len(values)} numbers, {self._name!r} needs {count}")
+        return values
+
+    def _along(self, tip_velocity: np.ndarray, executed: np.ndarray, joint_pos: np.ndarray) -> np.ndarray:
+        """Targets moved on for one period with the tip at this velocity, (3,) m/s, base frame."""
+        if self._chain is None:
+            raise DriveError(f"{self._name!r} has no tip to drive; use an operator that gives joints or a command")
         speed = float(np.linalg.norm(tip_velocity))
         target = executed.copy()
         if speed == 0.0 or not np.isfinite(speed):
@@ -59,10 +95,6 @@ class TipDrive:
         jacobian = tip_jacobian(self._chain, joint_pos[self._indices])
         target[self._indices] += damped_step(jacobian, displacement, self._config.damping)
         return target
-
-    def tip(self, joint_pos: np.ndarray) -> np.ndarray:
-        """Tip position by the model, shape (3,), m, base frame. joint_pos (n,) rad."""
-        return tip_position(self._chain, joint_pos[self._indices])
 
 
 class Blend:

@@ -1,37 +1,51 @@
-"""One preallocated tick record and the two thirds of it that come from elsewhere."""
+"""One preallocated tick record, filled in one go for its single numbers and by views for its vectors."""
 
-import time
+import struct
 
 import numpy as np
 
-from isthmus.hardware.interface import JointState
-from isthmus.policies.episode import tick_dtype
+from isthmus.policies.episode import TICK_FIELDS, Further, tick_dtype
 
 from .bound_policy import BoundPolicy
 
+INTEGERS = tuple(name for name, kind, size in TICK_FIELDS if kind == "<i8")
+NUMBERS = tuple(name for name, kind, size in TICK_FIELDS if kind == "<f8" and size == 1)
+
 
 class TickRecord:
-    """A record of `tick_dtype`, shape (), and views of its fields by name."""
+    """A record of `tick_dtype`, shape (), and views of its vectors by name."""
 
-    def __init__(self, num_joints: int, num_actions: int) -> None:
+    def __init__(self, num_joints: int, num_actions: int, further: Further = ()) -> None:
         """Allocate it."""
-        self.record = np.zeros((), dtype=tick_dtype(num_joints, num_actions))
-        self.fields = {name: self.record[name] for name in self.record.dtype.names or ()}
+        rows = np.zeros((1,), dtype=tick_dtype(num_joints, num_actions, further))
+        self.record = rows[0:1].reshape(())
+        self._bytes = rows.view(np.uint8).data
+        self._scalars = struct.Struct(f"<{len(INTEGERS)}q{len(NUMBERS)}d")
+        self._further = tuple(name for name, _ in further)
+        self._parts = tuple(name for name, _ in further if name.startswith("part."))
+        self.vectors = {name: self.record[name] for name in rows.dtype.names or () if self.record[name].shape}
 
-    def set_measured(self, state: JointState | None, read_ns: int) -> None:
-        """What was read at `read_ns`; NaN where it could not be."""
-        f = self.fields
-        f["monotonic_ns"][...] = read_ns
-        f["wall_ns"][...] = time.time_ns()
-        f["joint_pos"][...] = np.nan if state is None else state.joint_pos
-        f["joint_vel"][...] = np.nan if state is None else state.joint_vel
+    def set_scalars(self, *values: float) -> None:
+        """All single numbers, in the order of INTEGERS and then NUMBERS."""
+        self._scalars.pack_into(self._bytes, 0, *values)
+
+    def nothing_read(self) -> None:
+        """The robot did not answer: what it senses is not known."""
+        for name in ("joint_pos", "joint_vel", *self._further):
+            self.vectors[name].fill(np.nan)
 
     def set_policy(self, policy: BoundPolicy | None) -> None:
         """What the policy proposed; NaN where none ran."""
-        f = self.fields
-        f["base_action"][...] = np.nan if policy is None else policy.base_action
-        f["residual_action"][...] = np.nan if policy is None else policy.residual_action
-        f["policy_target"][...] = np.nan if policy is None else policy.joint_target
-        f["gate_prob"][...] = 0.0 if policy is None else policy.gate_prob
-        f["gate"][...] = 0.0 if policy is None else policy.gate
-        f["inference_us"][...] = 0.0 if policy is None else policy.inference_us
+        vectors = self.vectors
+        if policy is None:
+            for name in ("base_action", "residual_action", "policy_target", *self._parts):
+                vectors[name].fill(np.nan)
+            return
+        vectors["base_action"][:] = policy.base_action
+        vectors["residual_action"][:] = policy.residual_action
+        vectors["policy_target"][:] = policy.joint_target
+        for name in self._parts:
+            values = policy.parts.get(name)
+            vectors[name].fill(np.nan)
+            if values is not None:
+                vectors[name][: len(values)] = values

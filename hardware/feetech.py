@@ -9,7 +9,7 @@ import numpy as np
 from . import feetech_protocol as sts
 from .errors import BusTimeout, CalibrationError, HardwareError, MissingDevice
 from .feetech_bus import FeetechBus
-from .interface import JointState
+from .interface import JointState, Silence
 from .joint_calibration import ArmCalibration, EncoderMap, encoder_map
 from .robot import JointSpec, RobotSpec
 
@@ -41,7 +41,10 @@ class FeetechArm:
         CalibrationError: the calibration is not for this robot, or leaves the default pose out of range.
     """
 
+    silence = Silence(after_s=0.0, then="hold")  # the servo drives to its last goal position and stays there
+
     def __init__(self, spec: RobotSpec, bus: FeetechBus, calibration: ArmCalibration) -> None:
+        self.senses: dict[str, int] = {}
         self._map = encoder_map(calibration, spec)
         self.spec = _narrowed(spec, self._map)
         self.bus = bus

@@ -1,7 +1,8 @@
 """The protocol that every robot driver implements. The runtime knows nothing else of hardware."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -14,15 +15,26 @@ class JointState:
 
     joint_pos: np.ndarray  # (n,) rad, float64, encoder offsets of the calibration already removed
     joint_vel: np.ndarray  # (n,) rad/s, float64
-    temperature: np.ndarray  # (n,) deg C
+    temperature: np.ndarray  # (n,) deg C; NaN where the device does not say
     stamp_ns: int  # monotonic time of the reading
     errors: int  # bus errors so far that a retry repaired
+    signals: Mapping[str, np.ndarray] = field(default_factory=dict)  # the driver's `senses`, (width,) float64 each
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """What the device itself does when commands stop coming, whatever became of this computer."""
+
+    after_s: float  # s without a command
+    then: Literal["hold", "damp"]  # keep the last target position, or stop driving
 
 
 class Robot(Protocol):
     """A connected machine. Nothing moves before `write`; every method raises a HardwareError on failure."""
 
     spec: RobotSpec
+    senses: Mapping[str, int]  # further signals that `read` gives, such as gyro and gravity, and their widths
+    silence: Silence  # every device must have an answer: the last command is never executed for ever
 
     def connect(self) -> None:
         """Open the bus, check that every joint answers and set gains. Torque stays off."""

@@ -35,6 +35,7 @@ class JointSpec:
     kd: float  # N m s/rad
     direction: int  # +1: encoder counts up with the angle, -1: down
     p_gain: int  # the servo's own gain register that gives kp
+    acceleration_limit: float | None = None  # rad/s^2 of the target that may be commanded; None: not limited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,7 @@ class _Defaults:
     kd: float | None = None
     effort_limit: float | None = None
     velocity_limit: float | None = None
+    acceleration_limit: float | None = None
     direction: int | None = None
     p_gain: int | None = None
 
@@ -211,6 +213,7 @@ def _joint(joint: _JointFile, file: _RobotFile, path: Path) -> JointSpec:
         default_pos=joint.default_pos,
         rest_pos=joint.rest_pos,
         velocity_limit=needed("velocity_limit"),
+        acceleration_limit=value("acceleration_limit"),  # pyright: ignore[reportArgumentType]
         effort_limit=needed("effort_limit") if drive != "passive" else 0.0,
         kp=needed("kp") if drive == "position" else 0.0,
         kd=needed("kd") if drive == "position" else 0.0,

@@ -49,6 +49,7 @@ _JOINT = {
     "rest_pos": _ANGLE,
     "velocity_limit": _Interval(low=0.0, high=60.0, unit="rad/s", open_low=True),
 }
+_ACCELERATION = _Interval(low=0.0, high=10_000.0, unit="rad/s^2", open_low=True)
 _BUS_JOINT = {
     "bus_id": _Interval(low=0, high=252),
     "velocity_limit": _Interval(low=0.0, high=20.0, unit="rad/s", open_low=True),
@@ -162,6 +163,8 @@ def _check_joint(joint: "JointSpec", where: str) -> None:
     _check_pair(where, "range", (joint.lower, joint.upper), _ANGLE)
     for key, interval in _JOINT.items():
         _check_number(where, key, getattr(joint, key), interval)
+    if joint.acceleration_limit is not None:
+        _check_number(where, "acceleration_limit", joint.acceleration_limit, _ACCELERATION)
     if joint.drive != "passive":
         _check_number(where, "effort_limit", joint.effort_limit, _EFFORT)
     if joint.drive == "position":

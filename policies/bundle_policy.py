@@ -38,15 +38,16 @@ class BundlePolicy:
         self._signals = {name: _row(contract.signal_width(name)) for name in contract.signals}
         self._states = [{s.name: _row(s.width) for s in bundle.manifest.states} for _ in range(2)]
         widths = {output.name: output.shape[1] for output in bundle.session.get_outputs()}
-        further = (name for name in widths if name.startswith("part."))
+        further = [name for name in widths if name.startswith("part.")]
         self._outputs = {name: _row(widths[name]) for name in (self._target, *PART_OUTPUTS, *further)}
         self.inputs = {name: row[0] for name, row in self._signals.items()}  # views, (width,) each
+        self.outputs = {name: row[0] for name, row in self._outputs.items() if name != "observation"}
         self._target_row, _, self._base, self._residual, self._gate_prob, self._gate = (
             self._outputs[name][0] for name in (self._target, *PART_OUTPUTS)
         )
         # What a tick needs: a policy without a residual leaves its parts at 0, and nobody looks at the observation.
         parts = ("base_action", *(PART_OUTPUTS[2:] if bundle.manifest.residual else ()))
-        self._bindings = self._both_ways((self._target, *parts))
+        self._bindings = self._both_ways((self._target, *parts, *further))
         self._all_bindings: list[ort.IOBinding] = []  # made when first asked for
         self._turn = 0
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,4 +39,18 @@ class Policy(Protocol):
         Raises:
             KeyError: a signal that the policy needs is missing.
         """
+        ...
+
+
+@runtime_checkable
+class InPlacePolicy(Protocol):
+    """A policy whose inputs and outputs stay where they are in memory, so that a tick copies and allocates nothing."""
+
+    inputs: Mapping[str, np.ndarray]  # every signal it needs, (width,) each, to be written before `step`
+    outputs: Mapping[
+        str, np.ndarray
+    ]  # its target, base_action, residual_action, gate_prob, gate and "part.<what>", (width,) each
+
+    def step(self, signals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Propose: the targets (n,), which the next call overwrites. Give it `inputs` and nothing is copied."""
         ...

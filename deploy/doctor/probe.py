@@ -13,7 +13,7 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.contract import Contract
 
 from ..clock import Clock
-from ..safety import limit_targets, out_of_range, robot_limits
+from ..safety import NOTHING_WRITTEN, Limiter, out_of_range, robot_limits
 from .findings import Finding, fault, note
 from .hypotheses import UNITS
 from .rigid_body import Motion, RigidModel, inverse_dynamics
@@ -48,7 +48,7 @@ class ProbeResult:
 class _Prober:
     def __init__(self, robot: Robot, clock: Clock, period_ns: int, config: ProbeConfig) -> None:
         self.robot, self.clock, self.period_ns, self.config = robot, clock, period_ns, config
-        self.limits = robot_limits(robot.spec, period_s=period_ns * 1e-9, torque_factor=1.0)
+        self.limiter = Limiter(robot_limits(robot.spec, period_s=period_ns * 1e-9, torque_factor=1.0))
         self.rows: list[tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self.deadline = clock.now_ns()
         self.pos, self.vel = self._read()
@@ -60,9 +60,10 @@ class _Prober:
 
     def tick(self, wanted: np.ndarray) -> None:
         """Write a target, limited, and read what it has become a period later."""
-        safe, _ = limit_targets(wanted, self.target, self.pos, self.limits)
-        before = self.target
-        self.robot.write(safe)
+        safe, flags = self.limiter.apply(wanted, self.target, self.pos, self.vel)
+        safe, before = safe.copy(), self.target
+        if not flags & NOTHING_WRITTEN:
+            self.robot.write(safe)
         self.rows.append((self.clock.now_ns(), self.pos, self.vel, before, safe))
         self.target = safe
         self.deadline += self.period_ns

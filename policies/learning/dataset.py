@@ -19,7 +19,7 @@ from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.structure import FormatError, structure, unstructure
 
-from ..episode import Episode, Source, tick_dtype
+from ..episode import Episode, Further, Source, further_of, tick_dtype
 from .lerobot_v3 import Feature, read_episodes, read_frames, to_numpy, write_folder, write_json
 
 SCHEMA = 2
@@ -49,6 +49,7 @@ class Column:
     dtype: str
     unit: str
     optional: bool = False  # NaN in a tick means that there was none
+    later: bool = False  # the first datasets did not have it: 0 there
 
 
 # LeRobot takes every name that starts with "action" or "observation" for a policy's output or input; the proposals start otherwise.
@@ -69,6 +70,10 @@ COLUMNS: tuple[Column, ...] = (
     Column(field="mode", name="mode", dtype="int64", unit="deploy.modes.Mode"),
     Column(field="tick", name="tick", dtype="int64", unit="ticks"),
     Column(field="episode", name="recorded_episode", dtype="int64", unit="1"),
+    Column(field="policy_index", name="policy_index", dtype="int64", unit="1", later=True),
+    Column(field="ran", name="policy_ran", dtype="int64", unit="policies.episode.Ran", later=True),
+    Column(field="flags", name="limited", dtype="int64", unit="deploy.safety.Flag", later=True),
+    Column(field="pressed_ns", name="pressed_ns", dtype="int64", unit="ns, monotonic", later=True),
     Column(field="monotonic_ns", name="monotonic_ns", dtype="int64", unit="ns"),
     Column(field="wall_ns", name="wall_ns", dtype="int64", unit="ns"),
     Column(field="written_ns", name="written_ns", dtype="int64", unit="ns, monotonic"),
@@ -93,6 +98,29 @@ class DatasetInfo:
     period_ns: int
     units: dict[str, str]  # by column
     calibration: ArmCalibration  # that the angles of all episodes were read with
+    further: Further = ()  # what ticks hold besides the usual fields; the first datasets had nothing
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of a tick."""
+        return tick_dtype(len(self.joint_names), self.num_actions, self.further)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Where each field of a tick lives."""
+        return COLUMNS + tuple(_further_column(name) for name, _ in self.further)
+
+
+def _further_column(field: str) -> Column:
+    """A sensed signal is something to see, a part of a policy is not."""
+    part = field.startswith("part.")
+    return Column(
+        field=field,
+        name=field if part else f"observation.{field}",
+        dtype="float32",
+        unit="as the signal's",
+        optional=part,
+    )
 
 
 def write_dataset(
@@ -118,7 +146,7 @@ def write_dataset(
     write_folder(
         new,
         features=_features(info),
-        frames=[_frames(episode, index) for index, episode in enumerate(episodes)],
+        frames=[_frames(episode, info) for episode in episodes],
         episode_columns=_episode_columns(episodes),
         task=task,
         fps=fps,
@@ -184,11 +212,15 @@ def read_dataset(root: Path) -> list[Episode]:
     """
     info = read_info(root)
     table = read_frames(root)
-    absent = [feature.name for feature in _features(info) if feature.name not in table.column_names]
+    later = {column.name for column in COLUMNS if column.later}
+    wanted = [feature.name for feature in _features(info) if feature.name not in later]
+    absent = [name for name in wanted if name not in table.column_names]
     if absent:
         raise DatasetError(f"{root}: columns {absent} are missing; the folder was changed by another tool")
-    ticks = np.zeros(table.num_rows, dtype=tick_dtype(len(info.joint_names), info.num_actions))
-    for column in COLUMNS:
+    ticks = np.zeros(table.num_rows, dtype=info.dtype)
+    for column in info.columns:
+        if column.later and column.name not in table.column_names:
+            continue
         ticks[column.field] = to_numpy(table, column.name).reshape(ticks[column.field].shape)
         if column.optional:
             ticks[column.field][~to_numpy(table, f"{column.name}_valid")] = np.nan
@@ -212,6 +244,7 @@ def intervention_phase(ticks: np.ndarray) -> np.ndarray:
     phase = np.full(len(ticks), Phase.AUTONOMOUS, dtype=np.int64)
     phase[ticks["source"] == Source.HOLD] = Phase.PAUSED
     phase[ticks["source"] == Source.BLEND] = Phase.BLEND
+    phase[ticks["source"] == Source.REWIND] = Phase.REWIND
     phase[(ticks["intervention"] == 1) & (ticks["source"] == Source.HUMAN)] = Phase.CORRECTING
     return phase
 
@@ -227,6 +260,7 @@ def _dataset_info(episode: Episode, *, repo_id: str, task: str, calibration: Arm
         period_ns=episode.period_ns,
         units={column.name: column.unit for column in COLUMNS},
         calibration=calibration,
+        further=further_of(episode.ticks.dtype),
     )
 
 
@@ -254,12 +288,12 @@ def _check_episode(episode: Episode, index: int, info: DatasetInfo, fps: int) ->
             f"episode {index}: robot {episode.robot!r} with joints {list(episode.joint_names)} does not fit the dataset's "
             f"{info.robot!r} with {list(info.joint_names)}; keep one dataset per robot"
         )
-    expected = tick_dtype(len(info.joint_names), info.num_actions)
+    expected = info.dtype
     if len(episode.ticks) == 0 or episode.ticks.dtype != expected:
         raise DatasetError(
             f"episode {index}: needs at least one tick of dtype {expected}, got {episode.ticks.shape} {episode.ticks.dtype}"
         )
-    for column in COLUMNS:
+    for column in info.columns:
         if not column.optional and not np.isfinite(episode.ticks[column.field]).all():
             tick = int(np.argwhere(~np.isfinite(episode.ticks[column.field]))[0][0])
             raise DatasetError(
@@ -268,11 +302,13 @@ def _check_episode(episode: Episode, index: int, info: DatasetInfo, fps: int) ->
 
 
 def _names(column: Column, info: DatasetInfo) -> tuple[str, ...]:
-    shape = tick_dtype(len(info.joint_names), info.num_actions)[column.field].shape
+    shape = info.dtype[column.field].shape
     if not shape:
         return (column.name,)
     if column.field == "target":
         return ("x", "y", "z")
+    if column.field in dict(info.further):
+        return tuple(f"{column.field}_{index}" for index in range(shape[0]))
     if column.field in ("base_action", "residual_action"):
         return tuple(f"action_{index}" for index in range(info.num_actions))
     return tuple(f"{joint}.{'vel' if column.field == 'joint_vel' else 'pos'}" for joint in info.joint_names)
@@ -282,16 +318,17 @@ def _features(info: DatasetInfo) -> list[Feature]:
     def flag(name: str, dtype: str) -> Feature:
         return Feature(name=name, dtype=dtype, names=(name,))
 
-    features = [Feature(name=column.name, dtype=column.dtype, names=_names(column, info)) for column in COLUMNS]
-    features += [flag(f"{column.name}_valid", "bool") for column in COLUMNS if column.optional]
+    columns = info.columns
+    features = [Feature(name=column.name, dtype=column.dtype, names=_names(column, info)) for column in columns]
+    features += [flag(f"{column.name}_valid", "bool") for column in columns if column.optional]
     features += [flag("intervention_phase", "int64"), flag("next.reward", "float32")]
     return features + [flag(f"next.{name}", "bool") for name in ("done", "success", "truncated")]
 
 
-def _frames(episode: Episode, index: int) -> dict[str, np.ndarray]:
+def _frames(episode: Episode, info: DatasetInfo) -> dict[str, np.ndarray]:
     ticks = episode.ticks
     frames: dict[str, np.ndarray] = {}
-    for column in COLUMNS:
+    for column in info.columns:
         values = ticks[column.field]
         if column.optional:
             valid = np.asarray(np.isfinite(values).all(axis=1))
@@ -299,7 +336,7 @@ def _frames(episode: Episode, index: int) -> dict[str, np.ndarray]:
             absent = (
                 ticks["executed_target"] if values.shape == ticks["executed_target"].shape else np.zeros_like(values)
             )
-            if column.field in ("base_action", "residual_action"):
+            if column.field in ("base_action", "residual_action") or column.field.startswith("part."):
                 absent = np.zeros_like(values)
             frames[f"{column.name}_valid"] = valid
             values = np.where(valid[:, None], values, absent)

@@ -10,7 +10,7 @@ from isthmus.deploy.modes import Mode
 from isthmus.deploy.ports import RuntimeConfig
 from isthmus.deploy.record import MemorySink
 from isthmus.deploy.runtime import Runtime
-from isthmus.hardware.interface import JointState, Robot
+from isthmus.hardware.interface import JointState, Robot, Silence
 from isthmus.hardware.kinematics import chain_from_mjcf, tip_jacobian, tip_position
 from isthmus.hardware.robot import RobotSpec, load_robot
 from isthmus.policies.policy import Policy, PolicyOutput
@@ -43,8 +43,11 @@ class FakeClock:
 class FakeRobot:
     """First-order joints with a time constant of 60 ms; breaks as a test says."""
 
+    silence = Silence(after_s=0.0, then="hold")
+
     def __init__(self, clock: FakeClock, spec: RobotSpec = SPEC) -> None:
         self.spec = spec
+        self.senses: dict[str, int] = {}
         self.clock = clock
         self.joint_pos = spec.array("default_pos") + 0.05
         self.joint_vel = np.zeros(len(spec.joints))

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from isthmus.deploy.modes import DRIVING, REQUESTS, TRANSITIONS, Event, Mode, next_mode
+from isthmus.deploy.modes import ATTEMPTING, DRIVING, REQUESTS, TRANSITIONS, Event, Mode, next_mode
 
 PAIRS = list(product(Mode, Event))
 
@@ -34,12 +34,25 @@ def test_damp_follows_idle_only_when_asked():
 
 
 def test_the_policy_drives_only_after_ready_hold_or_teleop():
-    assert sources(Mode.POLICY) == {Mode.READY, Mode.HOLD, Mode.TELEOP}
+    assert sources(Mode.POLICY) == {Mode.READY, Mode.HOLD, Mode.TELEOP, Mode.REWIND, Mode.HELP}
     assert sources(Mode.POLICY, through=(Event.OPERATOR_RELEASED,)) == {Mode.TELEOP}
+    assert sources(Mode.POLICY, through=(Event.OPERATOR_RESUME,)) == {Mode.REWIND, Mode.HELP}
 
 
-def test_a_person_takes_over_only_from_a_policy():
-    assert sources(Mode.TELEOP) == {Mode.POLICY}
+def test_a_person_takes_over_only_within_an_attempt():
+    assert sources(Mode.TELEOP) == {Mode.POLICY, Mode.REWIND, Mode.HELP}
+    assert set(ATTEMPTING) == sources(Mode.TELEOP) | {Mode.TELEOP}
+
+
+def test_going_back_ends_in_waiting_for_a_person():
+    assert sources(Mode.REWIND) == {Mode.POLICY, Mode.TELEOP, Mode.HELP}
+    assert next_mode(Mode.REWIND, Event.REWOUND) is Mode.HELP
+
+
+def test_who_waits_for_help_moves_only_when_somebody_says_so():
+    people = {Event.ASK_POLICY, Event.OPERATOR_ENGAGED, Event.OPERATOR_RESUME, Event.OPERATOR_REWIND}
+    moving = {event for event in Event if next_mode(Mode.HELP, event) in (Mode.POLICY, Mode.TELEOP, Mode.REWIND)}
+    assert moving == people
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -63,4 +76,4 @@ def test_a_failing_shadow_does_not_take_the_arm_from_a_person():
 
 
 def test_teleop_cannot_be_asked_for():
-    assert set(REQUESTS) == set(Mode) - {Mode.TELEOP}
+    assert set(REQUESTS) == set(Mode) - {Mode.TELEOP, Mode.REWIND, Mode.HELP}

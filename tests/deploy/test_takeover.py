@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from deploy_fakes import CHAIN, SPEC, STEP, Bench, ConstantPolicy, ReachPolicy
 
+from isthmus.deploy.messages import OperatorCommand
 from isthmus.deploy.modes import Mode
-from isthmus.deploy.takeover import Blend, TakeoverConfig, TipDrive, damped_step
+from isthmus.deploy.takeover import Blend, HumanDrive, TakeoverConfig, damped_step
 from isthmus.hardware.kinematics import tip_jacobian, tip_position
 from isthmus.policies.episode import Source
 
@@ -23,9 +24,9 @@ def test_a_damped_step_solves_its_least_squares_problem(seed: int):
 
 @pytest.mark.parametrize("velocity", [(0.1, 0.0, 0.0), (0.0, -0.08, 0.0), (0.02, 0.03, 0.1)])
 def test_the_tip_moves_as_the_person_says(velocity: tuple[float, float, float]):
-    drive = TipDrive(SPEC, TakeoverConfig(damping=0.001), 0.02)
+    drive = HumanDrive(SPEC, TakeoverConfig(damping=0.001), 0.02)
     joint_pos = SPEC.array("default_pos")
-    target = drive.target(joint_pos, joint_pos, np.array(velocity))
+    target = drive.target(OperatorCommand(values=velocity), joint_pos, joint_pos)
     moved = tip_position(CHAIN, target[INDICES]) - tip_position(CHAIN, joint_pos[INDICES])
     np.testing.assert_allclose(moved, np.array(velocity) * 0.02, atol=1e-4)
     assert target[SPEC.joint_names.index("gripper")] == joint_pos[SPEC.joint_names.index("gripper")]
@@ -33,19 +34,19 @@ def test_the_tip_moves_as_the_person_says(velocity: tuple[float, float, float]):
 
 def test_a_stretched_arm_does_not_race():
     config = TakeoverConfig()
-    drive = TipDrive(SPEC, config, 0.02)
+    drive = HumanDrive(SPEC, config, 0.02)
     joint_pos = np.zeros(6)
     jacobian = tip_jacobian(CHAIN, joint_pos[INDICES])
     direction = np.linalg.svd(jacobian)[0][:, -1]
-    step = drive.target(joint_pos, joint_pos, 100.0 * direction) - joint_pos
+    step = drive.target(OperatorCommand(values=tuple(100.0 * direction)), joint_pos, joint_pos) - joint_pos
     assert np.linalg.norm(step) <= config.max_tip_speed * 0.02 / (2 * config.damping) + 1e-12  # s/(s^2+d^2) <= 1/(2d)
 
 
 @pytest.mark.parametrize("velocity", [(np.nan, 0.0, 0.0), (np.inf, 0.0, 0.0), (0.0, 0.0, 0.0)])
 def test_a_velocity_that_means_nothing_holds(velocity: tuple[float, float, float]):
-    drive = TipDrive(SPEC, TakeoverConfig(), 0.02)
+    drive = HumanDrive(SPEC, TakeoverConfig(), 0.02)
     joint_pos = SPEC.array("default_pos")
-    np.testing.assert_array_equal(drive.target(joint_pos, joint_pos, np.array(velocity)), joint_pos)
+    np.testing.assert_array_equal(drive.target(OperatorCommand(values=velocity), joint_pos, joint_pos), joint_pos)
 
 
 def test_a_blend_starts_with_the_old_step_and_ends_with_the_new_one():
