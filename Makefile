@@ -35,7 +35,7 @@ gpu-check: genesis ## On a machine with a GPU, in five minutes: speed, training,
 	$(BIN)/python tests/gpu_check.py
 
 bench: $(INSTALLED) ## Measure the figures of the README: three seeds, every shipped parameter file
-	$(BIN)/isthmus bench
+	$(BIN)/isthmus bench gap
 
 check: $(INSTALLED) ## Format, lint, types, layers: what must be clean before a commit
 	$(BIN)/ruff format --check .

@@ -12,8 +12,10 @@ from tyro.conf import OmitArgPrefixes, subcommand
 from isthmus.hardware.errors import IsthmusError
 
 from .commands.bench_c import BenchC
+from .commands.bench_gap import BenchGap
 from .commands.bench_learn import BenchLearn
 from .commands.bench_loop import BenchLoop
+from .commands.bench_peers import BenchPeers
 from .commands.bench_policy import BenchPolicy
 from .commands.bench_sim import BenchSim
 from .commands.bench_train import BenchTrain
@@ -40,7 +42,9 @@ LIST_ITEM = "\n  - "  # begins each item of a list in an error
 DESCRIPTION = "From simulated training to a real robot, and back through human corrections."
 
 Bench = (
-    Annotated[BenchLoop, subcommand("loop", prefix_name=False)]
+    Annotated[BenchGap, subcommand("gap", prefix_name=False)]
+    | Annotated[BenchLoop, subcommand("loop", prefix_name=False)]
+    | Annotated[BenchPeers, subcommand("peers", prefix_name=False)]
     | Annotated[BenchSim, subcommand("sim", prefix_name=False)]
     | Annotated[BenchLearn, subcommand("learn", prefix_name=False)]
     | Annotated[BenchTrain, subcommand("train", prefix_name=False)]
@@ -98,7 +102,8 @@ Command = (
         subcommand(
             "bench",
             prefix_name=False,
-            description="Measure: the loop from simulation to robot, the simulator, learning, training, a policy's tick, policies in C.",
+            description="Measure: what the loop from simulation to robot closes of the gap, the real-time loop, alone and beside others, "
+            "the simulator, learning, training, a policy's tick, policies in C.",
         ),
     ]
 )
@@ -116,7 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     words = words or ["--help"]
     if words[0] == "bench" and words[1:2] not in ([name] for name in (*BENCH_NAMES, "--help", "-h")):
-        words = ["bench", "loop", *words[1:]]
+        words = ["bench", "gap", *words[1:]]
     if words[0] == "export" and words[1:2] not in ([name] for name in EXPORT_NAMES):
         words = ["export", "bundle", *words[1:]]  # a directory of this name is `./c`
     command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))

@@ -1,162 +1,217 @@
 """`isthmus bench loop`."""
 
-import time
-from dataclasses import dataclass
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.structure import write_json
 
-from .arm import ArmOptions, open_arm
+from ..bench.machine import machine_text
+from ..bench.memory import Growth, Kept
+from ..bench.punctuality import Punctuality, Segment, punctuality
 
-TOUCH_POINTS = 24  # at 1 mm each, enough for 0.3 deg on every joint but the wrist's roll
+if TYPE_CHECKING:
+    from ..bench.own_process import OwnProcess
 
-
-@dataclass(frozen=True, kw_only=True)
-class GapRow:
-    """One seed on one arm: successes over the bench's targets, and how well calibration did."""
-
-    arm: str
-    seed: int
-    simulation: float
-    zero_shot: float
-    calibrated: float
-    corrected: float
-    final: float
-    promoted: str
-    takeovers: int
-    heldout_before_deg: float
-    heldout_after_deg: float
-    latency_error_ms: float
-    touch_off_error_deg: float  # largest over the joints that touch-off says it can tell
-    touch_off_joints: int  # how many those are
-    missed: int
-    ticks: int
-    seconds: float
+TRACED_TICKS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapTable:
+class LoopRow:
+    """One rate."""
+
+    rate_hz: float
+    granted: str  # what the operating system gave our loop; the one in C gets the same priority and CPU
+    ours: Punctuality
+    c: Punctuality
+    busy: Punctuality | None  # ours, beside a busy Python process on another CPU
+    recorder_cpu_us: float  # for each tick, in its own process
+    dropped: int  # records lost, of the whole row
+    recorded: int  # records in the log
+    ticks: int  # that we did in all, warming up and tracing included
+    kept: Kept
+    growth: Growth | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopTable:
     """The whole bench."""
 
-    targets: int
-    rows: tuple[GapRow, ...]
+    machine: str
+    load: tuple[float, float, float]  # of the machine when it began, over 1, 5 and 15 minutes
+    seconds: float
+    rows: tuple[LoopRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchLoop:
-    """Measure the whole loop over seeds and arms, in lockstep: how much of the sim-to-real gap each step closes."""
+    """Measure the real-time loop: a whole tick with safety and recording, against a loop in C that only sleeps.
 
-    out: Path = Path("runs/bench")
-    """Directory for runs and gap.json."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds; each trains its own base."""
-    arms: tuple[str, ...] = ("soft", "worn", "hard")
-    """Virtual arms."""
-    targets: int = 100
-    """Targets of each evaluation."""
-    iterations: int = 110
-    """PPO iterations of the base."""
+    The two take turns, in short segments of one run, at the same priority and on the same CPU, so that whatever else the machine does meets
+    both. The robot is a stub that costs next to nothing.
+    """
+
+    out: Path = Path("runs/bench-loop")
+    """Directory for loop.json and the logs."""
+    rates: tuple[float, ...] = (50.0, 200.0, 500.0, 1000.0)
+    """Ticks per second."""
+    seconds: float = 20.0
+    """Of each loop at each rate."""
+    segment: float = 2.0
+    """Seconds until the other loop's turn."""
+    busy: bool = False
+    """Measure also beside a busy Python process on another CPU."""
+    soak_minutes: float = 0.0
+    """Minutes at the highest rate over which memory is watched; 0: none."""
 
     def run(self) -> int:
-        """Run, print a line a row, write the table."""
+        """Measure, print a table, write it."""
         from rich.console import Console
 
-        from isthmus.hardware.virtual.hidden import load_hidden
+        from ..bench.nanosleep import build
 
-        from .checks import check_folder, check_range
-        from .loop import LoopConfig, Stopwatch, train_base
-
-        check_range("--targets", self.targets, 1)
-        check_range("--iterations", self.iterations, 1)
-        check_range("--seeds", min(self.seeds, default=-1), 0)
-        check_folder("--out", self.out)
-        for arm in self.arms:
-            load_hidden(arm)  # said now, not after minutes of training
-        console = Console()
-        rows: list[GapRow] = []
-        for seed in self.seeds:
-            config = LoopConfig(
-                arm="",
-                seed=seed,
-                lockstep=True,
-                targets=self.targets,
-                corrections=(12, 8),
-                train_iterations=self.iterations,
-                train_seconds=None,
-                retrain_iterations=45,
-            )
-            folder = self.out / f"seed-{seed}"
-            folder.mkdir(parents=True, exist_ok=True)
-            base, simulation = train_base(config, folder, Stopwatch(say=console.print))
-            for arm in self.arms:
-                rows.append(_row(config, arm, base, simulation, folder, console))
-                write_json(self.out / "gap.json", GapTable(targets=self.targets, rows=tuple(rows)))
-        _print_table(rows, self.targets, console)
+        self._check()
+        console, load = Console(), os.getloadavg()
+        table = LoopTable(machine=machine_text(), load=load, seconds=self.seconds, rows=())
+        with TemporaryDirectory() as name:
+            program = build(Path(name))
+            for rate in self.rates:
+                table = replace(table, rows=(*table.rows, self._row(rate, program, Path(name))))
+                write_json(self.out / "loop.json", table)
+        _print_table(table, console)
+        console.print(f"wrote {self.out / 'loop.json'}")
         return 0
 
+    def _check(self) -> None:
+        from .checks import OptionError, check_folder, check_range
 
-def _row(config, arm_name: str, base: Path, simulation, folder: Path, console) -> GapRow:  # noqa: ANN001
-    from dataclasses import replace
+        if not self.rates:
+            raise OptionError("--rates has no value; give at least one, in Hz")
+        for rate in self.rates:
+            check_range("--rates", rate, 1.0, 10000.0)
+        check_range("--seconds", self.seconds, 0.1, 86400.0)
+        check_range("--segment", self.segment, 0.1, 10.0)
+        check_range("--soak-minutes", self.soak_minutes, 0.0, 100000.0)
+        if min(self.segment, self.seconds) * min(self.rates) < 3:
+            raise OptionError(
+                f"--segment {self.segment:g} has fewer than 3 ticks at {min(self.rates):g} Hz; give more seconds"
+            )
+        if self.busy and len(os.sched_getaffinity(0)) < 2:
+            raise OptionError("--busy needs a second CPU, and this process may use only one; leave it out")
+        check_folder("--out", self.out)
 
-    import numpy as np
+    def _row(self, rate: float, program: Path, folder: Path) -> LoopRow:
+        from ..bench.own_process import own_process
+        from .bench_small_policy import write_small_bundle
 
-    from isthmus.calibration.identified import load_identified
-    from isthmus.hardware.virtual.hidden import load_hidden
+        period_ns = round(1e9 / rate)
+        bundle = write_small_bundle(folder / f"{rate:g}.onnx", period_ns)
+        log = self.out / f"loop-{rate:g}.mcap"
+        with own_process(bundle, log, realtime=True) as own:
+            before_s = own.recorder_cpu_s()
+            segments = self._segments(own, program, period_ns)
+            recorder_s = own.recorder_cpu_s() - before_s
+            kept = own.allocations(TRACED_TICKS)
+            soak = self.soak_minutes > 0 and rate == max(self.rates)
+            growth = own.soak(self.soak_minutes, rate) if soak else None
+            state = own.ticks(2)
+        driven = sum(len(s.wake_ns) for name in ("first", "ours", "busy") for s in segments[name])
+        return LoopRow(
+            rate_hz=rate,
+            granted=own.ready.granted,
+            ours=punctuality(segments["ours"], period_ns),
+            c=punctuality(segments["c"], period_ns),
+            busy=punctuality(segments["busy"], period_ns) if self.busy else None,
+            recorder_cpu_us=1e6 * recorder_s / driven,
+            ticks=state.done,
+            recorded=records_in(log),
+            dropped=state.dropped,
+            kept=kept,
+            growth=growth,
+        )
 
-    from .loop import Stopwatch, run_loop
-    from .touch import touch_off
+    def _segments(self, own: "OwnProcess", program: Path, period_ns: int) -> dict[str, list[Segment]]:
+        """In turns; who begins changes from round to round."""
+        from ..bench.nanosleep import run
 
-    out = folder / Path(arm_name).stem
-    out.mkdir(exist_ok=True)
-    start = time.perf_counter()
-    with open_arm(ArmOptions(arm=arm_name, lockstep=True)) as arm:
-        results = run_loop(replace(config, arm=arm_name), arm, base, simulation, out, Stopwatch(say=console.print))
-    with open_arm(ArmOptions(arm=arm_name, lockstep=True)) as arm:
-        fit = touch_off(arm, ArmCalibration.nominal(arm.spec), TOUCH_POINTS, None, config.seed)
-    hidden = load_hidden(arm_name)  # the truth, read for this comparison only
-    names = arm.spec.joint_names
-    offsets = dict(zip(names, hidden.per_joint("encoder_offset_deg", names), strict=True))
-    truth = np.array([offsets[name] for name in fit.joint_names])
-    identified = load_identified(out / "identified.json")
-    return GapRow(
-        arm=arm_name,
-        seed=config.seed,
-        simulation=simulation.successes / simulation.episodes,
-        zero_shot=results.zero_shot.rate,
-        calibrated=results.calibrated.rate,
-        corrected=results.corrected.rate,
-        final=results.final.rate,
-        promoted=results.promoted,
-        takeovers=sum(results.interventions),
-        heldout_before_deg=float(np.degrees(identified.heldout_before_rad)),
-        heldout_after_deg=float(np.degrees(identified.heldout_after_rad)),
-        latency_error_ms=1e3 * identified.latency_s.value - hidden.latency_ms,
-        touch_off_error_deg=float(np.degrees(np.abs(fit.offset_rad - truth)[fit.identifiable].max())),
-        touch_off_joints=int(fit.identifiable.sum()),
-        missed=results.missed,
-        ticks=results.ticks,
-        seconds=time.perf_counter() - start,
-    )
+        length = min(self.segment, self.seconds)
+        ticks = round(length * 1e9 / period_ns)
+        done: dict[str, list[Segment]] = {"ours": [], "c": [], "busy": []}
+        done["first"] = [own.segment(ticks)]  # meets cold caches, and is not used
+        for turn in range(max(1, round(self.seconds / length))):
+            for name in ("ours", "c") if turn % 2 == 0 else ("c", "ours"):
+                if name == "c":
+                    done["c"].append(run(program, period_ns=period_ns, ticks=ticks, scheduling=own.ready.scheduling))
+                else:
+                    done["ours"].append(own.segment(ticks))
+            if self.busy:
+                with busy_python(own.ready.scheduling.cpu):
+                    done["busy"].append(own.segment(ticks))
+        return done
 
 
-def _print_table(rows, targets: int, console) -> None:  # noqa: ANN001
+@contextlib.contextmanager
+def busy_python(but_cpu: int) -> Iterator[None]:
+    """A Python process that computes without end, on any CPU but this one."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        others = os.sched_getaffinity(0) - {but_cpu}
+        os.sched_setaffinity(process.pid, others)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def records_in(log: Path) -> int:
+    """Ticks in an MCAP file, by its own index."""
+    from mcap.reader import make_reader
+
+    with log.open("rb") as file:
+        summary = make_reader(file).get_summary()
+    if summary is None or summary.statistics is None:
+        return 0
+    channels = [number for number, channel in summary.channels.items() if channel.topic == "/tick"]
+    return sum(summary.statistics.channel_message_counts.get(number, 0) for number in channels)
+
+
+def _print_table(table: LoopTable, console) -> None:  # noqa: ANN001
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        "arm", "seed", "simulation", "zero-shot", "calibrated", "corrected", "final", "takeovers", "held-out deg",
-        "latency error ms", "touch-off error deg", title=f"success over {targets} targets, lockstep",
-    )  # fmt: skip
-    for row in rows:
-        rates = (row.simulation, row.zero_shot, row.calibrated, row.corrected, row.final)
-        table.add_row(
-            row.arm,
-            str(row.seed),
-            *(f"{100 * rate:.1f} %" for rate in rates),
-            str(row.takeovers),
-            f"{row.heldout_before_deg:.2f} -> {row.heldout_after_deg:.2f}",
-            f"{row.latency_error_ms:+.1f}",
-            f"{row.touch_off_error_deg:.2f} ({row.touch_off_joints} joints)",
-        )
-    Console(width=max(console.width, 150)).print(table)
+    shown = Table("rate, Hz", "loop", "p50", "p90", "p99", "max", "p50 / C", "p99 / C", "missed", "rate error, %", "CPU a tick",
+                  title="lateness of each wake-up and CPU time, us")  # fmt: skip
+    for row in table.rows:
+        for name, loop in (("isthmus", row.ours), ("beside a busy process", row.busy), ("C clock_nanosleep", row.c)):
+            if loop is None:
+                continue
+            ratios = ("", "") if loop is row.c else (loop.p50_us / row.c.p50_us, loop.p99_us / row.c.p99_us)
+            shown.add_row(
+                f"{row.rate_hz:g}",
+                name,
+                *(f"{value:.0f}" for value in (loop.p50_us, loop.p90_us, loop.p99_us, loop.max_us)),
+                *(ratio if isinstance(ratio, str) else f"{ratio:.2f}" for ratio in ratios),
+                f"{loop.missed} of {loop.ticks}",
+                f"{loop.rate_error_percent:+.4f}",
+                f"{loop.cpu_us:.0f}",
+            )
+    Console(width=max(console.width, 130)).print(shown)
+    for row in table.rows:
+        console.print(_memory(row), highlight=False)
+    console.print(table.rows[0].granted, f"load at the beginning: {table.load[0]:.1f}", highlight=False)
+
+
+def _memory(row: LoopRow) -> str:
+    kept = (
+        f"{row.kept.grown_bytes:+d} B kept of {row.kept.calls} ticks{f' ({row.kept.where})' if row.kept.where else ''}"
+    )
+    growth = ""
+    if row.growth is not None:
+        growth = f"; in {row.growth.minutes:g} min loop {row.growth.loop_kib:+d} KiB, recorder {row.growth.recorder_kib:+d} KiB"
+    return f"{row.rate_hz:g} Hz: {row.recorded} of {row.ticks} ticks recorded, {row.dropped} dropped; {kept}{growth}"
