@@ -67,8 +67,8 @@ class Monitors:
     def __init__(self, spec: RobotSpec, limits: Limits, config: MonitorLimits, period_s: float) -> None:
         """Watch a robot that is driven with these limits at this period."""
         self._config, self._period_s = config, period_s
-        self._following = Following(spec, limits, max(1, round(config.following_timeout_s / period_s)))
         self._every = max(1, round(_SLOW_S / period_s))
+        self._following = Following(spec, limits, max(1, round(config.following_timeout_s / period_s / self._every)))
         self._ticks = 0
         self._level = 0.0
         self.errors = 0
@@ -76,7 +76,7 @@ class Monitors:
 
     def unreadable(self, state: JointState) -> str:
         """Why the reading means nothing."""
-        if math.isfinite(np.add.reduce(state.joint_pos) + np.add.reduce(state.joint_vel)):
+        if math.isfinite(state.joint_pos.dot(state.joint_pos) + state.joint_vel.dot(state.joint_vel)):
             return ""
         return f"the robot reports joints {state.joint_pos.tolist()}, not all finite; check its driver"
 
@@ -98,8 +98,8 @@ class Monitors:
         return f"the base leans more than {most:.2f} rad: it falls, or its IMU is mounted otherwise than its description says"
 
     def late(self, target: np.ndarray, joint_pos: np.ndarray) -> str:
-        """Which joints do not follow the executed targets, both (n,) rad; call it once a tick of driving."""
-        late = self._following.late(target, joint_pos)
+        """Which joints do not follow the executed targets, both (n,) rad; call it once a tick of driving, after `complaint`."""
+        late = self._following.late(target, joint_pos) if self._ticks % self._every == 0 else []
         if not late:
             return ""
         return (

@@ -37,6 +37,7 @@ from .shm import Mailbox, Ring
 from .status import fill_status
 
 MAX_TRAJECTORY_TICKS = 6000
+_STATUS_S = 0.01  # how often others are told, and at once of what is news
 _ORPHAN_S = 3.0  # s without a supervisor: as long as the runtime takes to hold and then go limp
 
 
@@ -188,8 +189,12 @@ def _loop(runtime: Runtime, status: Mailbox, granted: str, sink: RingSink) -> No
     record = np.zeros((), dtype=status.dtype)
     runtime.start()
     started_ns = time.monotonic_ns()
+    every, news = max(1, round(_STATUS_S * 1e9 / runtime.period_ns)), None
     while runtime.control.leave == Leave.STAY and not terminated:
         runtime.step()
+        if runtime.ticks % every and news == (news := runtime.news):
+            continue
+        news = runtime.news
         fill_status(record, runtime, granted=granted, dropped=sink.dropped)
         status.write(record)
         silent_s = (time.monotonic_ns() - max(runtime.control.heartbeat_ns, started_ns)) * 1e-9

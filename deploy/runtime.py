@@ -113,6 +113,16 @@ class Runtime:
         return self._monitors.max_temperature
 
     @property
+    def period_ns(self) -> int:
+        """Of a tick."""
+        return self._config.period_ns
+
+    @property
+    def news(self) -> tuple[int, int, int, bool]:
+        """What others want to know at once: the mode, the request last looked at, the number of faults, and arrival."""
+        return (self.mode, self.control.sequence, self.faults.count, self.arrived)
+
+    @property
     def bus_errors(self) -> int:
         """Repaired by a retry, so far."""
         return self._monitors.errors
@@ -153,7 +163,7 @@ class Runtime:
         policy = self._act(state)
         written_ns = flags = 0
         if state is not None and self.mode in DRIVING:
-            if late := self._monitors.late(self.executed, state.joint_pos):
+            if late := self._monitors.late(self.executed, self.joint_pos):
                 self._fail(Event.HARDWARE_FAULT, late)
             written_ns, flags = self._command(state, policy)
         elif self._damp_again_ns is not None and now_ns >= self._damp_again_ns:

@@ -1,5 +1,6 @@
 """The only path to `Robot.write`: what may be commanded, and when driving must end. Pure functions and preallocated arrays."""
 
+import math
 from dataclasses import dataclass
 from enum import IntFlag
 
@@ -68,6 +69,7 @@ class Limiter:
         self.limits = limits
         shape = (*rows, len(limits.lower))
         self._safe, self._centre, self._low, self._high, self._scratch = (np.zeros(shape) for _ in range(5))
+        self._kept = np.zeros(shape, dtype=bool)
 
     def apply(
         self, proposed: np.ndarray, previous: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray
@@ -87,14 +89,15 @@ class Limiter:
         self._windows(previous, joint_pos, joint_vel)
         np.maximum(proposed, low, out=safe)
         np.minimum(safe, high, out=safe)
-        kept = (low <= safe).all(axis=-1)  # false where a window is empty, and wherever a NaN is about
-        finite = np.isfinite(np.add.reduce(proposed, axis=-1))
-        if safe.ndim == 1:
-            if kept and finite:
+        kept = np.less_equal(low, safe, out=self._kept)  # false where a window is empty, and wherever a NaN is about
+        if safe.ndim == 1:  # the same again, by what takes least time on a few numbers
+            finite = math.isfinite(proposed.dot(proposed))
+            if finite and b"\0" not in kept.tobytes():
                 return safe, 0 if safe.tobytes() == proposed.tobytes() else int(self._found(proposed, previous))
             np.copyto(safe, previous)
-            return safe, int(self._refusal(finite, joint_pos, joint_vel))
-        good = kept & finite
+            return safe, int(self._refusal(np.bool_(finite), joint_pos, joint_vel))
+        finite = np.isfinite(np.square(proposed).sum(axis=-1))
+        good = kept.all(axis=-1) & finite
         flags = np.where(good, self._found(proposed, previous), self._refusal(finite, joint_pos, joint_vel))
         np.copyto(safe, previous, where=~good[..., None])
         return safe, flags

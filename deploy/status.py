@@ -14,6 +14,9 @@ from .modes import Mode
 from .runtime import Runtime
 
 
+_PERCENTILE_TICKS = 50  # from one reckoning of percentiles to the next
+
+
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """The runtime after its last tick; angles in rad, robot order."""
@@ -46,7 +49,7 @@ class Status:
 
 def fill_status(record: np.ndarray, runtime: Runtime, *, granted: str, dropped: int) -> None:
     """Write the runtime's state into a record of `status_dtype`, shape ()."""
-    if runtime.ticks % 50 == 1:
+    if runtime.ticks // _PERCENTILE_TICKS != record["tick"] // _PERCENTILE_TICKS:
         record["lateness_p50_us"] = runtime.lateness.percentile(50)
         record["lateness_p99_us"] = runtime.lateness.percentile(99)
         record["lateness_max_us"] = runtime.lateness.max_us
