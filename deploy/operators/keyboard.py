@@ -1,76 +1,62 @@
 """A person at a terminal."""
 
+import contextlib
 import os
-import re
 import select
 import termios
 import tty
+from dataclasses import dataclass, field
 
-from ..messages import OperatorCommand, Verdict
-from .operator import OperatorError, ViewSource
+from ..messages import Drive, Verdict
+from .device import DeviceOperator
+from .hand_drive import HandDrive, tip_drive
+from .key_motion import TipKeys, key_motion
+from .keys import decode_keys, split_cut_off
+from .operator import OperatorError, View, ViewSource
+from .person import Person
 
-KEYS_HELP = (
-    "space takes over and gives back; arrows up down, or w s, move the tip forward and back (x), arrows left right, or a d, "
-    "to the left and right (y), page up and down, or e q, up and down (z); after a takeover Enter says done and g gives up; "
-    "x stops"
-)
-
-_AXES = {
-    "w": (0, 1.0),
-    "s": (0, -1.0),
-    "a": (1, 1.0),
-    "d": (1, -1.0),
-    "e": (2, 1.0),
-    "q": (2, -1.0),
-    "up": (0, 1.0),
-    "down": (0, -1.0),
-    "left": (1, 1.0),
-    "right": (1, -1.0),
-    "page up": (2, 1.0),
-    "page down": (2, -1.0),
-}
-_ESCAPES = {
-    b"\x1b[A": "up",
-    b"\x1b[B": "down",
-    b"\x1b[C": "right",
-    b"\x1b[D": "left",
-    b"\x1bOA": "up",
-    b"\x1bOB": "down",
-    b"\x1bOC": "right",
-    b"\x1bOD": "left",
-    b"\x1b[5~": "page up",
-    b"\x1b[6~": "page down",
-}
-# ECMA-48 control sequences, single shifts of keypads and the Linux console's function keys; everything else is a key.
-_KEY = re.compile(rb"\x1b(?:\[\[[@-~]|\[[0-?]*[ -/]*[@-~]|O[0-9;]*[@-~])|.", re.DOTALL)
-_CUT_OFF = re.compile(rb"\x1b(?:\[\[|\[[0-?]*[ -/]*|O[0-9;]*)?\Z")
-_KEY_S = 0.25  # terminals tell presses and repeats but no releases: a key counts as down for so long
+TIP_SPEED = 0.06  # m/s
+_REWIND_S = 0.7  # longer than terminals wait before they repeat a key that is held
+_REPEAT_S = 0.1  # a space sooner after the last one is the terminal's repeat, not a person's second thought
 
 
-def decode_keys(data: bytes) -> list[str]:
-    """Names of the keys in what a terminal sent: arrows and page keys as words, other characters in lower case.
-
-    Escape sequences of other keys are left out whole.
-    """
-    found = _KEY.findall(data)
-    keys = (_ESCAPES.get(key, "") if len(key) > 1 else chr(key[0]).lower() for key in found)
-    return [key for key in keys if key]
+def keys_help(motion_help: str) -> str:
+    """What the keys do."""
+    return (
+        f"space takes over and gives back; {motion_help}; r, held, takes over and goes back along the path; "
+        "c gives back and lets a policy that waits go on; after a takeover Enter says done and g gives up; x stops"
+    )
 
 
-class KeyboardOperator:
-    """Drives the tip with keys of a terminal; see KEYS_HELP."""
+KEYS_HELP = keys_help(TipKeys.help)
 
-    def __init__(self, view: ViewSource, *, speed: float = 0.06, terminal: str = "/dev/tty") -> None:
-        """Take the terminal into raw mode.
 
-        Args:
-            view: episode and target.
-            speed: m/s along each axis.
-            terminal: device of the terminal.
+@dataclass(frozen=True, kw_only=True)
+class KeyboardConfig:
+    """A terminal's keyboard."""
 
-        Raises:
-            OperatorError: there is no terminal.
-        """
+    drive: HandDrive = field(default_factory=lambda: tip_drive(TIP_SPEED))
+    terminal: str = "/dev/tty"
+    name: str = field(default="keyboard", init=False)
+    moves: bool = field(default=True, init=False)
+    engages: bool = field(default=True, init=False)
+
+    @property
+    def first_line(self) -> str:
+        """What the keys do."""
+        return keys_help(key_motion(self.drive).help)
+
+    def build(self) -> "Keyboard":
+        """Take the terminal into raw mode; raises OperatorError where there is none."""
+        return Keyboard(self)
+
+
+class Keyboard:
+    """Keys of a terminal; see `keys_help`."""
+
+    def __init__(self, config: KeyboardConfig) -> None:
+        """See `KeyboardConfig.build`."""
+        terminal = config.terminal
         try:
             self._fd = os.open(terminal, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
             self._settings = termios.tcgetattr(self._fd)
@@ -80,68 +66,102 @@ class KeyboardOperator:
             ) from None
         tty.setcbreak(self._fd)  # single keys, no echo; Ctrl-C still ends the command
         self._open = True
-        self._view, self._speed = view, speed
-        self._sequence = 0
-        self._episode = -1
-        self._engaged = self._took_over = False
-        self._verdict = Verdict.NONE
-        self._stopped = False  # for good: a stop is not taken back by waiting
+        self._terminal, self._drive = terminal, config.drive
+        self._motion = key_motion(config.drive)
         self._cut_off = b""  # the beginning of an escape sequence whose rest has not come yet
-        self._pressed: dict[str, int] = {}  # until when a key counts as down
+        self._rewind_until_ns = self._space_ns = 0
 
-    def poll(self, now_ns: int) -> OperatorCommand:
+    @property
+    def drive(self) -> Drive:
+        """What the values mean."""
+        return self._drive.drive
+
+    def filenos(self) -> tuple[int, ...]:
+        """The terminal."""
+        return (self._fd,)
+
+    def read(self, person: Person) -> None:
         """Read the keys pressed since the last call."""
-        episode = self._view().episode
-        keys = self._read()
-        if episode != self._episode:
-            self._episode, self._engaged, self._took_over, self._verdict = episode, False, False, Verdict.NONE
-        for key in keys:
-            self._press(key, now_ns)
-        velocity = [0.0, 0.0, 0.0]
-        for key, until_ns in self._pressed.items():
-            axis, sign = _AXES[key]
-            velocity[axis] += sign * self._speed if self._engaged and until_ns > now_ns else 0.0
-        self._sequence += 1
-        return OperatorCommand(
-            sequence=self._sequence,
-            heartbeat_ns=now_ns,
-            engaged=self._engaged,
-            values=tuple(velocity),
-            stop=self._stopped,
-            verdict=self._verdict,
-        )
+        for key in self._keys():
+            person.act()
+            self._press(key, person)
+        person.rewind("keyboard", person.now_ns < self._rewind_until_ns)
+
+    def admits(self, view: View) -> bool:
+        """Always: the robot starts from where it is."""
+        return True
+
+    def values(self, person: Person, view: View) -> tuple[float, ...]:
+        """What the keys that are down mean."""
+        if not person.engaged:
+            self._motion.rest()
+        return self._drive.values(self._motion.deflection(person.now_ns))
 
     def close(self) -> None:
         """Give the terminal back as it was, without keys that nobody has read: they would land in the shell."""
         if self._open:
             self._open = False
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._settings)
-            termios.tcflush(self._fd, termios.TCIFLUSH)
+            with contextlib.suppress(termios.error):  # a terminal that is gone needs nothing
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, self._settings)
+                termios.tcflush(self._fd, termios.TCIFLUSH)
             os.close(self._fd)
 
-    def _read(self) -> list[str]:
+    def _keys(self) -> list[str]:
         ready, _, _ = select.select([self._fd], [], [], 0.0)
-        data, self._cut_off = self._cut_off + (os.read(self._fd, 1024) if ready else b""), b""
-        cut = _CUT_OFF.search(data)
-        if (
-            ready and cut is not None
-        ):  # wait for the rest, for one poll: a lone Escape must not swallow the key after it
-            data, self._cut_off = data[: cut.start()], cut.group()
+        if not ready:  # the rest was waited for, for one poll: a lone Escape must not swallow the key after it
+            data, self._cut_off = self._cut_off, b""
+            return decode_keys(data)
+        try:
+            new = os.read(self._fd, 1024)
+        except OSError as error:
+            raise OperatorError(
+                f"the terminal {self._terminal} is gone ({error}); the keyboard cannot be read"
+            ) from None
+        if not new:
+            raise OperatorError(f"the terminal {self._terminal} was closed; the keyboard cannot be read")
+        data, self._cut_off = split_cut_off(self._cut_off + new)
         return decode_keys(data)
 
-    def _press(self, key: str, now_ns: int) -> None:
-        if key in _AXES:
-            self._pressed[key] = now_ns + round(_KEY_S * 1e9)
-        elif key == "x":
-            self._engaged, self._stopped = False, True
-        elif self._episode < 0 or self._stopped:
+    def _press(self, key: str, person: Person) -> None:
+        if key != "r":
+            self._rewind_until_ns = 0
+        if self._motion.press(key, person.now_ns):
             return
+        if key == "x":
+            person.stop()
         elif key == " ":
-            self._engaged = not self._engaged
-            self._took_over = True
-        elif not self._took_over:
-            return
+            repeat = person.now_ns - self._space_ns < _REPEAT_S * 1e9
+            self._space_ns = person.now_ns
+            if not repeat:
+                person.toggle()
+        elif key == "r":
+            person.want()
+            self._rewind_until_ns = person.now_ns + round(_REWIND_S * 1e9)
+        elif key == "c":
+            person.release()
+            person.resume()
         elif key in ("\r", "\n"):
-            self._verdict = Verdict.SUCCESS
+            person.judge(Verdict.SUCCESS)
         elif key == "g":
-            self._verdict = Verdict.GIVE_UP
+            person.judge(Verdict.GIVE_UP)
+
+
+class KeyboardOperator(DeviceOperator):
+    """A person with nothing but a terminal's keyboard."""
+
+    def __init__(
+        self, view: ViewSource, *, speed: float = TIP_SPEED, terminal: str = "/dev/tty", drive: HandDrive | None = None
+    ) -> None:
+        """Take the terminal into raw mode.
+
+        Args:
+            view: of the session.
+            speed: m/s along each axis.
+            terminal: device of the terminal.
+            drive: what the keys move; None for the tip, at `speed`.
+
+        Raises:
+            OperatorError: there is no terminal.
+        """
+        config = KeyboardConfig(drive=tip_drive(speed) if drive is None else drive, terminal=terminal)
+        super().__init__(view, [config.build()])

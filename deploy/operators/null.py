@@ -16,5 +16,9 @@ class NullOperator:
         self._sequence += 1
         return OperatorCommand(sequence=self._sequence, heartbeat_ns=now_ns)
 
+    def filenos(self) -> tuple[int, ...]:
+        """None: nobody does anything."""
+        return ()
+
     def close(self) -> None:
         """Nothing to give back."""

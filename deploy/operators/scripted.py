@@ -85,6 +85,10 @@ class ScriptedOperator:
             verdict=self._verdict,
         )
 
+    def filenos(self) -> tuple[int, ...]:
+        """None: the operator looks whenever asked."""
+        return ()
+
     def close(self) -> None:
         """Stop looking."""
         if self._on_close is not None:
