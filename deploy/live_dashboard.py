@@ -14,7 +14,7 @@ from .progress import LINE_S, attempts_progress
 from .snapshot import Scene, Snapshot, Watcher
 from .status import Status
 
-_PERIOD_S = 0.125
+_PERIOD_S = 0.2
 
 OnResult = Callable[[int, EpisodeResult], None]
 

@@ -77,6 +77,15 @@ class RobotLock:
         self.close()
 
 
+def check_free(device: str) -> None:
+    """Raise RobotInUse where a runtime or a foreign program has the robot; holds nothing afterwards.
+
+    For a command that would otherwise change files before its runtime process finds out.
+    """
+    with RobotLock(device):
+        refuse_foreign(device)
+
+
 def refuse_foreign(device: str) -> None:
     """Raise RobotInUse where another program has the device open, with or without a lock; names it.
 
@@ -88,7 +97,9 @@ def refuse_foreign(device: str) -> None:
     remedy = f"end it first (kill {users[0].pid})"
     if any("ModemManager" in user.command for user in users):
         remedy = "ModemManager takes serial adapters for modems: sudo systemctl stop ModemManager"
-    raise RobotInUse(f"{device} is open in {', '.join(map(str, users))}; {remedy}: only one program may speak on a bus")
+    raise RobotInUse(
+        f"{device} is in use by another process: {', '.join(map(str, users))}; {remedy}: only one program may speak on a bus"
+    )
 
 
 def _is_shared(folder: Path) -> bool:

@@ -1,12 +1,14 @@
 """Who else has a device open: Linux tells of every process that this user may look into."""
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _SHOWN = 60  # characters of a command line
+_MEMORY_MAJOR = 1  # Linux, Documentation/admin-guide/devices.txt: mem, null, zero, random
 _PTY_FOLDER = "/dev/pts/"
 _PTY_MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")
 
@@ -25,9 +27,11 @@ class PortUser:
 def port_users(port: str) -> list[PortUser]:
     """Other processes that have this device open, by pid; those of other users are seen by root only.
 
-    A pseudo terminal's other end is the device itself, so whoever has it is no user.
+    A pseudo terminal's other end is the device itself, so whoever has it is no user; and /dev/null is everybody's.
     """
     real = os.path.realpath(port)
+    if _is_memory(real):
+        return []
     return [
         PortUser(pid=pid, command=command_of(pid))
         for pid in sorted(_pids())
@@ -43,6 +47,14 @@ def command_of(pid: int) -> str:
     except OSError:
         return "?"
     return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 3]}..."
+
+
+def _is_memory(path: str) -> bool:
+    try:
+        info = Path(path).stat()
+    except OSError:
+        return False
+    return stat.S_ISCHR(info.st_mode) and os.major(info.st_rdev) == _MEMORY_MAJOR
 
 
 def _pids() -> Iterator[int]:

@@ -52,7 +52,7 @@ def drive(
     scene = replace(scene, keyboard=uses_keyboard(operator), operator_lines=operator_lines(operator))
     for line in scene.operator_lines:
         print(line)
-    print("moving to the ready pose", flush=True)
+    print("the arm stays where it is" if scene.dry_run else "moving to the ready pose", flush=True)
     session.arm()
     end_ns = None if seconds is None else session.status().monotonic_ns + round(seconds * 1e9)
     with dashboard(title, scene) as (show, draw):

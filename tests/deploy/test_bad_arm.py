@@ -1,6 +1,8 @@
 """What can be wrong with the arm, before and while a command drives it, through the real-arm path of `isthmus run`."""
 
+import os
 import re
+import resource
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -9,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serial
-from command_line import MOTION_RAD, PROGRAM, Outcome, Running, moved_rad, nominal_joints
+from command_line import MOTION_RAD, PROGRAM, Outcome, Refuse, Running, isthmus, moved_rad, nominal_joints
 from deploy_fakes import SPEC
 from reach_bundle import write_reach_bundle
 
 from isthmus.deploy.log import Log, read_log
+from isthmus.hardware.feetech_bus import FeetechBus
 from isthmus.hardware.joint_calibration import ArmCalibration
+from isthmus.hardware.port_users import port_users
 from isthmus.hardware.virtual.client import VirtualArm
 from isthmus.hardware.virtual.faults import OVERLOAD
 from isthmus.policies.learning.dataset import read_dataset
@@ -137,7 +141,7 @@ def at_a_keyboard(arm: VirtualArm, bundle: Path, folder: Path) -> Running:
 
 def check_one_correction(folder: Path) -> None:
     (episode,) = [e for e in read_dataset(folder / "data") if e.ticks["intervention"].any()]
-    assert episode.operator == "KeyboardOperator" and episode.success
+    assert episode.operator == "keyboard" and episode.success
     assert read_log(folder / "correct.mcap").complete
 
 
@@ -215,3 +219,98 @@ def test_the_core_install_runs_a_policy_on_an_arm(arm: VirtualArm, reach_bundle:
     assert "1 targets reached" in done.out
     refused = Running("train", "--out", "run", folder=tmp_path, program=program).outcome()
     refused.refused("torch", "pip install 'isthmus[train]'")
+
+
+def registers(arm: VirtualArm) -> dict[tuple[str, str], int]:
+    """What the servos hold of everything that a host may set."""
+    names = ("torque_enable", "goal_position", "p_gain", "d_gain", "acceleration", "return_delay", "homing_offset")
+    bus = FeetechBus(arm.port, SPEC.baudrate)
+    bus.open()
+    try:
+        return {(j.name, name): bus.read_register(j.bus_id, name) for j in SPEC.joints for name in names}
+    finally:
+        bus.close()
+
+
+def test_a_dry_run_reads_and_infers_and_writes_to_no_register(arm: VirtualArm, reach_bundle: Path, tmp_path: Path):
+    bus = FeetechBus(arm.port, SPEC.baudrate)
+    bus.open()
+    for joint in SPEC.joints:
+        bus.write_register(joint.bus_id, "p_gain", 7)  # a run that moves would set it
+        bus.write_register(joint.bus_id, "goal_position", bus.read_register(joint.bus_id, "present_position"))
+        bus.write_register(joint.bus_id, "torque_enable", 1)  # somebody left it held: it must not sink
+    bus.close()
+    before, pose = registers(arm), arm.truth().joint_pos
+    done = run_on(arm, reach_bundle, tmp_path, "--dry-run", "--targets", 1).outcome()
+    assert done.code == 0, done.err
+    assert registers(arm) == before
+    assert moved_rad(arm, pose) < MOTION_RAD
+    assert "nothing is written; torque stays as it is" in done.out and "moving to the ready pose" not in done.out
+    assert re.search(r"dry run: \d+ ticks, nothing was written", done.out)
+    assert re.search(r"at most \d+\.\d deg \(\w+\) from where it stood", done.out)
+    assert re.search(r"the policy proposed at most \d+\.\d deg \(\w+\).* by at most \d+ deg/s", done.out)
+    ticks = read_log(tmp_path / "run.mcap").ticks
+    driven = ticks[ticks["episode"] == 0]
+    assert len(driven) > 50 and np.isfinite(driven["policy_target"]).all()
+    assert (np.abs(driven["executed_target"] - driven["policy_target"]) > 1e-3).any()  # limits held it near the arm
+
+
+def test_a_second_runtime_on_a_robot_is_refused_by_name_and_the_first_goes_on(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    (tmp_path / "other-name").symlink_to(arm.port)
+    first = run_on(arm, reach_bundle, tmp_path, "--targets", 200)
+    log = tmp_path / "run.mcap"
+    first.until(lambda: log.exists() and log.stat().st_size > 0 and len(read_log(log).episodes()) > 0, "an attempt")
+    second = ("--port", tmp_path / "other-name", "--joints", nominal_joints(tmp_path))
+    for more in ((), ("--dry-run",)):
+        refused = isthmus("run", reach_bundle, *second, *more, folder=tmp_path)
+        refused.refused("other-name is driven by process", f"kill {first.group}", "since 20", "one runtime per robot")
+    attempts = len(read_log(log).episodes())
+    first.until(lambda: len(read_log(log).episodes()) > attempts, "one more attempt")
+    first.interrupt()
+    assert first.outcome().code == 130
+    assert [path.name for path in tmp_path.glob("*.mcap")] == ["run.mcap"] and read_log(
+        log
+    ).complete  # nobody renamed it
+
+
+def test_a_policy_faster_than_the_bus_is_refused_before_anything_moves(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("isthmus.deploy.commands.run_session.common_period", lambda periods: 50_000)
+    before = arm.truth().joint_pos
+    port = ("--port", arm.port, "--joints", nominal_joints(tmp_path), "--target", *TARGET)
+    refuse(
+        "run",
+        reach_bundle,
+        *port,
+        says=("reading 6 joints takes", "0.05 ms (20000 Hz)", "carries at most", "lower rate"),
+    )
+    assert moved_rad(arm, before) < MOTION_RAD
+
+
+def test_a_run_without_permission_for_real_time_goes_on_and_says_what_would_help(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    unprivileged = ("setpriv", "--bounding-set", "-sys_nice,-ipc_lock") if os.geteuid() == 0 else ("env",)
+    arguments = ("--port", arm.port, "--joints", nominal_joints(tmp_path), "--target", *TARGET)
+    program = ("prlimit", "--rtprio=0:0", *unprivileged, *PROGRAM)
+    done = Running("run", reach_bundle, *arguments, folder=tmp_path, program=program).outcome()
+    assert done.code == 0, done.err
+    assert re.search(r"going on without SCHED_FIFO: put .*rtprio", done.out)
+
+
+def test_a_disk_that_fills_up_in_the_midst_ends_the_run_and_the_arm_holds(
+    arm: VirtualArm, reach_bundle: Path, tmp_path: Path
+):
+    log = tmp_path / "run.mcap"
+    running = run_on(arm, reach_bundle, tmp_path, "--targets", 20)
+    running.until(lambda: log.exists() and log.stat().st_size > 30_000, "a recording")
+    (recorder,) = port_users(str(log))
+    size = log.stat().st_size
+    resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE, (size, size))  # as a full disk, without one
+    done = running.outcome()
+    assert done.code == 2 and "the recorder process" in done.err and "the arm holds" in done.err
+    assert comes_to_rest(arm)
+    assert len(read_log(log).ticks) > 25

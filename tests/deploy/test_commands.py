@@ -14,7 +14,6 @@ from report_run import RESULTS, record
 
 from isthmus.calibration.identified import load_identified
 from isthmus.deploy.cli import Command, main
-from isthmus.deploy.commands.attempts import load_attempts
 from isthmus.deploy.log import read_log
 from isthmus.deploy.loop_results import LOG_NAMES
 from isthmus.hardware.joint_calibration import ArmCalibration
@@ -87,45 +86,6 @@ def test_train_writes_a_run_that_resumes_and_exports(trained: Path, folder: Path
 def test_train_starts_from_the_networks_of_another_run(trained: Path, tmp_path: Path):
     arguments = ("--out", tmp_path / "second", "--init", trained, "--envs", 8, "--iterations", 1, "--evaluate", 4)
     assert run_here("train", *arguments) == 0
-
-
-def test_run_writes_what_it_says(reach_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    log, out = tmp_path / "logs" / "run.mcap", tmp_path / "results" / "out.json"
-    arm = ("--arm", "soft", "--lockstep", "--targets", 3, "--seed", 5)
-    assert run_here("run", reach_bundle, *arm, "--log", log, "--out", out) == 0
-    said = capsys.readouterr().out
-    attempts = load_attempts(out)
-    assert attempts.policy_id == load_bundle(reach_bundle).sha256
-    assert f"{attempts.successes} of 3 targets reached" in said
-    recording = read_log(log)
-    assert recording.complete
-    *episodes, parking = recording.episodes()
-    assert [episode.success for episode in episodes] == [row.success for row in attempts.rows]
-    assert parking.policy_id == "trajectory"
-    assert f"recorded in {log}" in said
-
-
-def test_a_second_run_keeps_the_recording_of_the_first(reach_bundle: Path, tmp_path: Path):
-    arm = ("--arm", "soft", "--lockstep", "--target", 0.25, 0.1, 0.15)
-    first = tmp_path / "run.mcap"
-    assert run_here("run", reach_bundle, *arm, "--log", first) == 0
-    kept = first.read_bytes()
-    assert run_here("run", reach_bundle, *arm, "--log", first) == 0
-    assert (tmp_path / "run-1.mcap").read_bytes() == kept
-    assert read_log(first).complete
-
-
-def test_run_parks_the_arm_folded_and_limp(reach_bundle: Path, tmp_path: Path):
-    with VirtualArm("soft") as arm:
-        joints = nominal_joints(tmp_path)
-        target = ("--target", 0.25, 0.1, 0.15)
-        done = isthmus("run", reach_bundle, "--port", arm.port, "--joints", joints, *target, folder=tmp_path)
-        assert done.code == 0, done.err
-        assert "judged by the arm's own joint angles" in done.out
-        np.testing.assert_allclose(arm.truth().joint_pos, SPEC.array("rest_pos"), atol=LIMP_FALL_RAD)
-        arm.guide(SPEC.array("default_pos"))  # refused while a servo drives its joint
-    last = read_log(tmp_path / "run.mcap").ticks["joint_pos"][-1]
-    np.testing.assert_allclose(last, SPEC.array("rest_pos"), atol=LIMP_FALL_RAD)
 
 
 def test_calibrate_with_touch_off_writes_parameters_and_joints_that_other_commands_take(

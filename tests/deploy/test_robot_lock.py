@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from isthmus.deploy import robot_lock
-from isthmus.deploy.robot_lock import RobotLock, lock_folder, refuse_foreign, robot_key
+from isthmus.deploy.robot_lock import RobotLock, check_free, lock_folder, refuse_foreign, robot_key
 from isthmus.hardware.errors import RobotInUse
 from isthmus.hardware.port_users import PortUser
 
@@ -132,7 +132,9 @@ def test_a_foreign_program_that_has_the_port_open_is_named(device: str, monkeypa
     refuse_foreign(device)
     with subprocess.Popen(["sleep", "60"], stdin=open(device)) as foreign:
         try:
-            with pytest.raises(RobotInUse, match=rf"open in process {foreign.pid} \(sleep 60\).*kill {foreign.pid}"):
+            with pytest.raises(
+                RobotInUse, match=rf"in use by another process: process {foreign.pid} \(sleep 60\).*kill {foreign.pid}"
+            ):
                 refuse_foreign(device)
         finally:
             foreign.kill()
@@ -143,3 +145,11 @@ def test_modem_manager_is_known(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(robot_lock, "port_users", lambda port: users)
     with pytest.raises(RobotInUse, match="sudo systemctl stop ModemManager"):
         refuse_foreign("/dev/ttyACM0")
+
+
+def test_a_look_whether_a_robot_is_free_holds_nothing(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(robot_lock, "lock_folder", lambda: tmp_path)
+    check_free(device)
+    with RobotLock(device), pytest.raises(RobotInUse, match="one runtime per robot"):
+        check_free(device)
+    check_free(device)

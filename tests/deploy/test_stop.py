@@ -221,8 +221,10 @@ def test_run_says_what_it_does_before_the_first_attempt_and_how_many_ticks_there
     reach_bundle: Path, tmp_path: Path
 ):
     done = isthmus("run", reach_bundle, "--arm", "soft", "--lockstep", "--targets", 1, folder=tmp_path)
-    first, second, *_, last = done.out.splitlines()
-    assert (first, second) == ("starting the arm", "moving to the ready pose")
+    first, *said, moving, _, _, last = done.out.splitlines()
+    assert (first, moving) == ("starting the arm", "moving to the ready pose")
+    assert any(line.startswith("torque comes on, and the arm goes to its start pose: shoulder_lift") for line in said)
+    assert said[-1].startswith("then 1 targets by ")
     ticks = len(read_log(tmp_path / "run.mcap").ticks)
     assert last.startswith("0 of ") and " control ticks missed; recorded in run.mcap" in last
     assert 100 < int(last.split()[2]) <= ticks

@@ -100,6 +100,12 @@ def test_whoever_has_the_port_is_named_and_the_other_end_of_a_pseudo_terminal_is
     os.close(master)
 
 
+def test_nobody_has_dev_null_for_themselves() -> None:
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL) as other:
+        assert port_users.port_users("/dev/null") == []
+        other.kill()
+
+
 def test_a_process_that_is_gone_has_no_command() -> None:
     assert port_users.command_of(2**22 + 1) == "?"
     assert port_users.command_of(os.getpid()) != "?"
