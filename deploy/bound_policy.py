@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +22,20 @@ class BindingError(IsthmusError, ValueError):
 
 class PolicyFault(Exception):
     """A policy failed, or proposed values that are not finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """What a policy must know of a robot to be bound to it."""
+
+    name: str
+    joint_names: tuple[str, ...]
+    senses: Mapping[str, int]  # signals beyond those of joints, and their widths
+
+
+def body_of(robot: Robot) -> Body:
+    """A robot's body."""
+    return Body(name=robot.spec.name, joint_names=robot.spec.joint_names, senses=robot.senses)
 
 
 class _InPlace:
@@ -45,33 +60,34 @@ class _InPlace:
 class BoundPolicy:
     """Calls a policy with signals in its own joint order and keeps its last proposal in robot order, in preallocated arrays."""
 
-    def __init__(self, policy: Policy, robot: Robot, period_ns: int, num_actions: int) -> None:
+    def __init__(self, policy: Policy, body: Body, period_ns: int, num_actions: int) -> None:
         """Bind by name.
 
         Args:
             policy: to be called.
-            robot: whose signals it sees.
+            body: of the robot whose signals it sees.
             period_ns: of the runtime; the policy's own is a whole number of those.
             num_actions: width of the action arrays, at least the policy's.
 
         Raises:
             BindingError: joints or signals that the robot does not have, or a control period that does not fit.
         """
-        spec = robot.spec
         self.policy = policy
         self._name = f"policy {policy.policy_id[:12]}"
         self._core = policy if isinstance(policy, InPlacePolicy) else _InPlace(policy)
         self._check_target()
-        self._check_joints(spec.joint_names, spec.name)
+        self._check_joints(body)
         self.every = self._ticks(period_ns)
-        indices = np.array([spec.joint_names.index(name) for name in policy.joint_names])
+        indices = np.array([body.joint_names.index(name) for name in policy.joint_names])
         self._indices = indices
-        self._in_order = bool((indices == np.arange(len(spec.joints))).all()) and len(indices) == len(spec.joints)
+        self._in_order = bool((indices == np.arange(len(body.joint_names))).all()) and len(indices) == len(
+            body.joint_names
+        )
         inputs = self._core.inputs
         self._joints = [(inputs[name], name) for name in OF_JOINTS if name in inputs]
         self._commands = [values for name, values in inputs.items() if name.startswith("command.")]
-        self._sensed = [(values, name) for name, values in inputs.items() if self._is_sensed(name, values, robot)]
-        self.joint_target = np.full(len(spec.joints), np.nan)
+        self._sensed = [(values, name) for name, values in inputs.items() if self._is_sensed(name, values, body)]
+        self.joint_target = np.full(len(body.joint_names), np.nan)
         self.base_action = np.full(num_actions, np.nan)
         self.residual_action = np.full(num_actions, np.nan)
         self.gate_prob = self.gate = self.inference_us = 0.0
@@ -155,10 +171,13 @@ class BoundPolicy:
                 f"{self._name} gives {targets}; this runtime drives robots by joint positions only (joint_target_next)"
             )
 
-    def _check_joints(self, names: tuple[str, ...], robot: str) -> None:
+    def _check_joints(self, body: Body) -> None:
+        names = body.joint_names
         missing = [name for name in self.policy.joint_names if name not in names]
         if missing:
-            raise BindingError(f"{self._name} has joints {missing} that robot {robot!r} lacks (it has {list(names)})")
+            raise BindingError(
+                f"{self._name} has joints {missing} that robot {body.name!r} lacks (it has {list(names)})"
+            )
 
     def _ticks(self, period_ns: int) -> int:
         """Ticks of the runtime for each of the policy's."""
@@ -170,7 +189,7 @@ class BoundPolicy:
             )
         return every
 
-    def _is_sensed(self, name: str, values: np.ndarray, robot: Robot) -> bool:
+    def _is_sensed(self, name: str, values: np.ndarray, body: Body) -> bool:
         """Whether the robot's driver must give this signal; raises BindingError where nobody gives it."""
         if name in OF_JOINTS:
             return False
@@ -180,18 +199,18 @@ class BoundPolicy:
                     f"{self._name} wants {len(values)} numbers of {name}, at most {COMMAND_WIDTH} can be given"
                 )
             return False
-        if robot.senses.get(name) != len(values):
-            known = ", ".join([*OF_JOINTS, *robot.senses])
+        if body.senses.get(name) != len(values):
+            known = ", ".join([*OF_JOINTS, *body.senses])
             raise BindingError(
-                f"{self._name} needs the signal {name!r} ({len(values)} values), which {robot.spec.name!r} does not give (but {known}); "
+                f"{self._name} needs the signal {name!r} ({len(values)} values), which {body.name!r} does not give (but {known}); "
                 "use a robot with that sensor, or train without it"
             )
         return True
 
 
-def further_fields(robot: Robot, policies: Sequence[BoundPolicy]) -> Further:
+def further_fields(body: Body, policies: Sequence[BoundPolicy]) -> Further:
     """What a tick of this robot and these policies holds besides its usual fields."""
-    widths = dict(robot.senses)
+    widths = dict(body.senses)
     for policy in policies:
         for name, width in policy.part_widths:
             widths[name] = max(width, widths.get(name, 0))

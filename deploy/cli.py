@@ -31,6 +31,7 @@ from .commands.export_flavour import ExportHolosoma, ExportMjlab
 from .commands.import_policy import Import
 from .commands.learn import Learn
 from .commands.play import Play
+from .commands.replay import ReplayLog
 from .commands.report import Report
 from .commands.robots import Robots
 from .commands.run import Run
@@ -89,6 +90,7 @@ Command = (
     ]
     | Annotated[Doctor, subcommand("doctor", prefix_name=False)]
     | Annotated[Run, subcommand("run", prefix_name=False)]
+    | Annotated[ReplayLog, subcommand("replay", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]
     | Annotated[Correct, subcommand("correct", prefix_name=False)]
     | Annotated[Learn, subcommand("learn", prefix_name=False)]
@@ -112,7 +114,7 @@ COMMAND_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Comm
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; exits with 0 when it did what was asked (`compare`, `doctor`: 1 for a no), 2 with the cause on stderr when not."""
+    """Run a command; exits with 0 when it did what was asked (`compare`, `doctor`, `replay`: 1 for a no), 2 with the cause on stderr when not."""
     if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     words = sys.argv[1:] if arguments is None else arguments

@@ -22,7 +22,7 @@ from isthmus.hardware.interface import Robot
 from isthmus.policies.episode import TICK_FIELDS, Further, tick_dtype
 from isthmus.policies.policy import Policy
 
-from .bound_policy import BoundPolicy, further_fields
+from .bound_policy import BoundPolicy, body_of, further_fields
 from .messages import EVENT_DTYPE, text
 from .shm import Ring
 
@@ -60,7 +60,8 @@ def metadata_of(
         BindingError: a policy does not fit the robot.
     """
     spec = robot.spec
-    bound = [BoundPolicy(policy, robot, period_ns, policy.num_actions) for policy in policies]
+    body = body_of(robot)
+    bound = [BoundPolicy(policy, body, period_ns, policy.num_actions) for policy in policies]
     return LogMetadata(
         robot=spec.name,
         joint_names=spec.joint_names,
@@ -69,7 +70,7 @@ def metadata_of(
         period_ns=period_ns,
         calibration=calibration,
         lockstep=lockstep,
-        further=further_fields(robot, bound),
+        further=further_fields(body, bound),
     )
 
 

@@ -10,7 +10,7 @@ from isthmus.hardware.interface import JointState, Robot
 from isthmus.policies.episode import Ran, Source
 from isthmus.policies.policy import Policy
 
-from .bound_policy import COMMAND_WIDTH, BoundPolicy, PolicyFault, further_fields
+from .bound_policy import COMMAND_WIDTH, BoundPolicy, PolicyFault, body_of, further_fields
 from .clock import Clock
 from .faults import Faults
 from .messages import ControlCommand, Drive, OperatorCommand, make_event
@@ -57,7 +57,7 @@ class Runtime:
         period_s = config.period_ns * 1e-9
         self._robot, self._clock, self._inbox, self._sink, self._config = robot, clock, inbox, sink, config
         actions = max((policy.num_actions for policy in policies), default=0)
-        self._policies = [BoundPolicy(policy, robot, config.period_ns, actions) for policy in policies]
+        self._policies = [BoundPolicy(policy, body_of(robot), config.period_ns, actions) for policy in policies]
         limits = robot_limits(spec, period_s=period_s, torque_factor=config.torque_factor)
         self._limits, self._limiter, self._acceleration = limits, Limiter(limits), AccelerationLimit(limits)
         self._monitors = Monitors(spec, limits, config.monitor, period_s)
@@ -92,7 +92,7 @@ class Runtime:
         self._ran = 0  # sum of Ran
         self._damp_again_ns: int | None = None  # when to try once more to switch torque off
         self.now_ns = self._deadline_ns = clock.now_ns()
-        self._record = TickRecord(n, actions, further_fields(robot, self._policies))
+        self._record = TickRecord(n, actions, further_fields(body_of(robot), self._policies))
         vectors = self._record.vectors
         for name in ("joint_pos", "executed_target", "human_target"):
             vectors[name].fill(np.nan)
