@@ -114,7 +114,7 @@ COMMAND_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Comm
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; exits with 0 when it did what was asked (`compare`, `doctor`, `replay`: 1 for a no), 2 with the cause on stderr when not."""
+    """Run a command; exits with 0 when it did what was asked, 1 where the answer is no, 2 with the cause on stderr when it could not."""
     if arguments is None:  # told to end by the system: as orderly as by Ctrl-C
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     words = sys.argv[1:] if arguments is None else arguments
