@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from isthmus.hardware.drivers import open_robot
-from isthmus.hardware.interface import Robot
+from isthmus.hardware.interface import Robot, Silence
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode
 from isthmus.policies.policy import Policy
 
 from .attempt import EpisodeResult, EpisodeRunner, SessionError, StoppedByOperator, operator_name
+from .bus_process import BUS_SILENCE_S, BusRobot, BusSetup, bus_main, order_dtype, reading_dtype
 from .lockstep import LockstepSession
 from .log import read_log
 from .messages import (
@@ -104,6 +105,7 @@ class Session(EpisodeRunner):
         log_path: Path,
         config: RuntimeConfig | None = None,
         calibration: str = "",
+        bus_process: bool = False,
     ) -> None:
         """Start the processes; the arm does not move. See `open_session` for the usual case.
 
@@ -114,6 +116,7 @@ class Session(EpisodeRunner):
             log_path: MCAP file to write.
             config: of the runtime; None for the usual one.
             calibration: for the log's metadata.
+            bus_process: give the robot's bus a process of its own; see bus_process.py.
 
         Raises:
             SessionError: a process did not start; carries its reason.
@@ -125,8 +128,9 @@ class Session(EpisodeRunner):
         self._policies = list(make_policies())
         self._trajectory_index = len(self._policies)
         self._log_path, self._tip = log_path, tip_of(spec)
+        robot = make_robot()  # talks to no hardware until it is connected
         metadata = metadata_of(
-            make_robot(), self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False
+            robot, self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False
         )
         n = len(spec.joints)
         self._control = Mailbox(CONTROL_DTYPE)
@@ -143,10 +147,13 @@ class Session(EpisodeRunner):
         self._terminal = SavedTerminal()
         self._operator_factory: OperatorFactory | None = None
         self._closed = False
+        self._bus_boxes: tuple[Mailbox, ...] = ()
         try:
             self._start_recorder(metadata)
             self._heartbeat = threading.Thread(target=self._beat, name="isthmus-heartbeat", daemon=True)
             self._heartbeat.start()
+            if bus_process:
+                make_robot = self._start_bus(make_robot, robot)
             self._start_runtime(make_robot, make_policies, metadata)
         except BaseException:
             self.close()
@@ -199,6 +206,7 @@ class Session(EpisodeRunner):
             self._ticks,
             self._rt_events,
             self._own_events,
+            *self._bus_boxes,
         ):
             with self._lock:
                 block.close()
@@ -217,6 +225,29 @@ class Session(EpisodeRunner):
         word = recorder.first_word()
         if word != "ready":
             raise SessionError(str(word))
+
+    def _start_bus(self, make_robot: Callable[[], Robot], robot: Robot) -> Callable[[], Robot]:
+        """Start the process of the bus; returns what the runtime process makes instead of the robot."""
+        n = len(self._spec.joints)
+        boxes = Mailbox(order_dtype(n)), Mailbox(reading_dtype(n, robot.senses))
+        self._bus_boxes = boxes
+        orders, readings = (box.name for box in boxes)
+        silence = Silence(after_s=BUS_SILENCE_S, then="hold")
+        setup = BusSetup(
+            make_robot=make_robot,
+            orders=orders,
+            readings=readings,
+            silence=silence,
+            damp_after_s=self._config.fault_hold_s,
+        )
+        bus = _Child("bus", bus_main, setup)
+        self._children.append(bus)
+        word = bus.first_word()
+        if word != "ready":
+            raise SessionError(str(word))
+        return partial(
+            BusRobot, robot.spec, senses=dict(robot.senses), silence=silence, orders=orders, readings=readings
+        )
 
     def _start_runtime(
         self, make_robot: Callable[[], Robot], make_policies: Callable[[], Sequence[Policy]], metadata: LogMetadata
@@ -369,6 +400,7 @@ def open_session(
     log_path: Path,
     config: RuntimeConfig | None = None,
     calibration_name: str = "",
+    bus_process: bool = False,
 ) -> Session:
     """A real-time session on the robot at `port` with the policies of `bundles`; see `Session`."""
     return Session(
@@ -378,6 +410,7 @@ def open_session(
         log_path=log_path,
         config=config,
         calibration=calibration_name,
+        bus_process=bus_process,
     )
 
 
