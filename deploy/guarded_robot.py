@@ -38,7 +38,8 @@ class GuardedRobot:
             BusTooSlow: see `check_bus_rate`.
             HardwareError: as the robot's own `connect`.
         """
-        self._lock = RobotLock(self._device)
+        if self._lock is None:
+            self._lock = RobotLock(self._device)
         try:
             refuse_foreign(self._device)
             self._robot.connect()
@@ -67,8 +68,9 @@ class GuardedRobot:
     def close(self) -> None:
         """Release the bus, then the lock; may be called twice."""
         self._robot.close()
-        if self._lock is not None:
-            self._lock.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
 
 def open_guarded(

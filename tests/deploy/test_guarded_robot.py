@@ -1,19 +1,47 @@
 """Before anybody may drive: the robot is ours alone, and its bus carries the rate."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from deploy_fakes import SPEC, FakeClock, FakeRobot
+from fake_bus import GOAL, SYNC_WRITE, WRITE, FakeBus
+from robot_contract import RobotBench, RobotContract
 
 from isthmus.deploy import guarded_robot, robot_lock
 from isthmus.deploy.bus_rate import check_bus_rate
 from isthmus.deploy.guarded_robot import GuardedRobot
 from isthmus.hardware.errors import BusTimeout, BusTooSlow, RobotInUse
 from isthmus.hardware.interface import JointState
+from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.port_users import PortUser
+
+
+class TestAGuardedRobotKeepsTheRobotContract(RobotContract):
+    @pytest.fixture
+    def bench(self) -> Iterator[RobotBench]:
+        fake, count = FakeBus(), 2 * np.pi / 4096
+        robot = guarded_robot.open_guarded(
+            SPEC,
+            port=fake.port,
+            calibration=ArmCalibration.nominal(SPEC),
+            timeout_s=0.25,
+            period_ns=1_000_000_000,
+            read_only=False,
+        )
+        yield RobotBench(
+            robot=robot,
+            commands=lambda: fake.count(SYNC_WRITE, GOAL) + fake.count(WRITE, GOAL),
+            torque=lambda: [servo.memory[40] == 1 for servo in fake.servos.values()],
+            joint_pos=lambda: np.array([(servo.get(56, 2) - 2048) * count for servo in fake.servos.values()]),
+            settle=fake.settle,
+            tolerance=0.51 * count,
+        )
+        robot.close()
+        fake.unplug()
 
 
 class SlowRobot(FakeRobot):
@@ -103,6 +131,16 @@ def test_a_robot_that_cannot_be_connected_is_given_back(folder: Path, monkeypatc
     for _ in range(2):  # the lock is free the second time
         with pytest.raises(BusTimeout):
             GuardedRobot(robot, "arm", period_ns=None).connect()
+
+
+def test_connecting_again_keeps_the_lock(folder: Path):
+    guarded = GuardedRobot(FakeRobot(FakeClock()), "arm", period_ns=None)
+    guarded.connect()
+    guarded.connect()
+    with pytest.raises(RobotInUse):
+        robot_lock.RobotLock("arm", folder=folder)
+    guarded.close()
+    robot_lock.RobotLock("arm", folder=folder).close()
 
 
 def test_a_guarded_robot_is_the_robot():
