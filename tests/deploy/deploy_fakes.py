@@ -196,6 +196,16 @@ class Desk:
             heartbeat_ns=self._clock.now_ns(), engaged=engaged, values=(x, y, z), stop=stop
         )
 
+    def give(self, drive: int, values: Sequence[float], *, engaged: bool) -> None:
+        now_ns = self._clock.now_ns()
+        self._operator = OperatorCommand(heartbeat_ns=now_ns, engaged=engaged, drive=drive, values=tuple(values))
+
+    def rewind(self) -> None:
+        self._operator = OperatorCommand(heartbeat_ns=self._clock.now_ns(), rewind=True)
+
+    def resume(self) -> None:
+        self._operator = OperatorCommand(heartbeat_ns=self._clock.now_ns(), resume=True)
+
     def control(self) -> ControlCommand | None:
         if not self._new:
             return None
