@@ -142,7 +142,7 @@ def _histogram(snapshot: Snapshot, width: int, ascii_only: bool) -> list[Text]:
     if not any(counts) or room < 10:
         return []
     edges = [time_text(edge) for edge in LATENESS_EDGES_US]
-    names = [*(f"<= {edge}" for edge in edges), f"> {edges[-1]}"]
+    names = [*(f"< {edge}" for edge in edges[:-1]), f">= {edges[-2]}"]
     full = math.log1p(max(counts))
     found = [Text("lateness of ticks", style="dim")]
     for name, count in zip(names, counts, strict=True):

@@ -91,7 +91,7 @@ def _lateness(s: Snapshot, ascii_only: bool) -> Row:
         return Row(rank=6, label="lateness", forms=(figures, short))
     drawn = sparkline(s.lateness_counts, ascii_only=ascii_only)
     return Row(
-        rank=6, label="lateness", forms=(f"1 us [{drawn}] 50 ms   {figures}", f"[{drawn}]  {figures}", figures, short)
+        rank=6, label="lateness", forms=(f"1 us [{drawn}] 65 ms   {figures}", f"[{drawn}]  {figures}", figures, short)
     )
 
 

@@ -3,20 +3,17 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-LATENESS_EDGES_US = tuple(float(m * 10**k) for k in range(5) for m in (1, 2, 5))
-"""Upper edges of the bins of lateness, us: three in each decade from 1 us to 50 ms; one more bin holds what is later."""
+OCTAVES = 16
+LATENESS_EDGES_US = tuple(2.0**k for k in range(1, OCTAVES + 1))
+"""Upper edges of the bins of lateness, us: each twice the last one; the first bin holds what is earlier, the last what is later."""
 
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 
 
-def lateness_bins(counts: np.ndarray, bin_us: float) -> tuple[int, ...]:
-    """Counts (k,) of bins of equal width, us, the last one open, as counts of the bins of LATENESS_EDGES_US and one more."""
-    upper = (np.arange(len(counts)) + 1) * bin_us
-    bins = np.searchsorted(LATENESS_EDGES_US, upper * (1 - 1e-9))
-    bins[-1] = max(bins[-1], np.searchsorted(LATENESS_EDGES_US, upper[-1] * (1 + 1e-9)))
-    return tuple(int(n) for n in np.bincount(bins, weights=counts, minlength=len(LATENESS_EDGES_US) + 1))
+def octaves(counts: Sequence[int]) -> tuple[int, ...]:
+    """Counts of finer bins, the same number in each octave from 1 us on as in `timing.Lateness`, as counts of LATENESS_EDGES_US."""
+    each = len(counts) // OCTAVES
+    return tuple(sum(counts[k * each : (k + 1) * each]) for k in range(OCTAVES))
 
 
 def sparkline(counts: Sequence[int], *, ascii_only: bool = False) -> str:
