@@ -122,6 +122,8 @@ def load_bundle(path: Path | str) -> Bundle:
 def _read(path: Path) -> bytes:
     if path.is_dir():
         raise BundleError(f"{path}: a directory, not a bundle; `isthmus export` makes one from a training run")
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path}: no regular file, expected a bundle; `isthmus export` makes one from a training run")
     if not path.is_file():
         raise BundleError(f"{path}: no such bundle; `isthmus export` makes one from a training run")
     if path.stat().st_size > LARGEST_BYTES:

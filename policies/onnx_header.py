@@ -37,6 +37,10 @@ class OnnxHeader:
     external: bool  # whether weights lie in other files
 
 
+def _no_model(why: str) -> HeaderError:
+    return HeaderError(f"not an ONNX model, or cut short: {why}; give the whole .onnx file")
+
+
 def read_header(data: bytes) -> OnnxHeader:
     """Read a model's header; raises HeaderError for bytes that are no model."""
     version, opset, operators, external = 0, 0, set[tuple[str, str]](), False
@@ -52,7 +56,7 @@ def read_header(data: bytes) -> OnnxHeader:
         elif number == _FUNCTIONS and isinstance(value, memoryview):
             graphs.append((value, _FUNCTION_NODES))
     if not graphs or version == 0:
-        raise HeaderError("not an ONNX model: it has no graph or no IR version")
+        raise _no_model("it has no graph or no IR version")
     for graph, nodes in graphs:
         external |= _walk(graph, nodes, operators, 0)
     return OnnxHeader(ir_version=version, opset=opset, operators=frozenset(operators), external=external)
@@ -83,7 +87,7 @@ def check_header(data: bytes) -> None:
 def _walk(graph: memoryview, nodes: int, operators: set[tuple[str, str]], depth: int) -> bool:
     """Collect operators of a graph and those within; returns whether any weight is external."""
     if depth > DEEPEST:
-        raise HeaderError(f"not an ONNX model: graphs lie more than {DEEPEST} deep in each other")
+        raise _no_model(f"graphs lie more than {DEEPEST} deep in each other")
     external = False
     for number, value in _fields(graph):
         if not isinstance(value, memoryview):
@@ -143,9 +147,9 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            raise HeaderError(f"not an ONNX model: field {number} has wire type {kind}")
+            raise _no_model(f"field {number} has wire type {kind}")
         if place + size > len(message):
-            raise HeaderError("not an ONNX model, or cut short: a field is longer than what is left")
+            raise _no_model("a field is longer than what is left")
         yield number, message[place : place + size]
         place += size
 
@@ -154,17 +158,17 @@ def _varint(message: memoryview, place: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(message):
-            raise HeaderError("not an ONNX model, or cut short within a number")
+            raise _no_model("it ends within a number")
         byte = message[place]
         value |= (byte & 0x7F) << shift
         place += 1
         if byte < 0x80:
             return value, place
-    raise HeaderError("not an ONNX model: a number is longer than 64 bits")
+    raise _no_model("a number is longer than 64 bits")
 
 
 def _text(value: memoryview) -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:
-        raise HeaderError("not an ONNX model: a name is no text") from None
+        raise _no_model("a name is no text") from None

@@ -10,7 +10,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from isthmus.hardware.errors import IsthmusError
+from isthmus.hardware.files import write_whole
 
+_PRIVATE = "expected an Ed25519 key in PEM without a password, such as `isthmus bundle sign --new-key` makes"
+_PUBLIC = "expected an Ed25519 key in PEM, such as the KEY.pub that `isthmus bundle sign --new-key` makes"
 _PURPOSE = b"isthmus bundle\0"  # so that a signature under something else says nothing of bundles
 
 
@@ -38,19 +41,21 @@ def make_key(path: Path) -> None:
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(secret)
-    public.write_bytes(key.public_key().public_bytes(pem, form))
+    write_whole(public, key.public_key().public_bytes(pem, form))
 
 
 def sign(bundle: Path, key: Path) -> Path:
     """Write the signature of a bundle by a private key; returns its file."""
     try:
         secret = serialization.load_pem_private_key(_contents(key), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SignatureError(f"{key}: no private key that can be read: {error}") from None
+    except SignatureError:
+        raise
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise SignatureError(f"{key}: no private key that can be read; {_PRIVATE}") from None
     if not isinstance(secret, Ed25519PrivateKey):
-        raise SignatureError(f"{key}: expected an Ed25519 key, got {type(secret).__name__}")
+        raise SignatureError(f"{key}: the key is a {type(secret).__name__}; {_PRIVATE}")
     file = signature_file(bundle)
-    file.write_bytes(base64.b64encode(secret.sign(_message(bundle))) + b"\n")
+    write_whole(file, base64.b64encode(secret.sign(_message(bundle))) + b"\n")
     return file
 
 
@@ -58,10 +63,12 @@ def check_signature(bundle: Path, trusted: Path) -> None:
     """Refuse a bundle that the owner of a public key has not signed; raises SignatureError saying why."""
     try:
         public = serialization.load_pem_public_key(_contents(trusted))
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise SignatureError(f"{trusted}: no public key that can be read: {error}") from None
+    except SignatureError:
+        raise
+    except (ValueError, UnsupportedAlgorithm):
+        raise SignatureError(f"{trusted}: no public key that can be read; {_PUBLIC}") from None
     if not isinstance(public, Ed25519PublicKey):
-        raise SignatureError(f"{trusted}: expected an Ed25519 key, got {type(public).__name__}")
+        raise SignatureError(f"{trusted}: the key is a {type(public).__name__}; {_PUBLIC}")
     file = signature_file(bundle)
     if not file.is_file():
         raise SignatureError(f"{bundle} is not signed: there is no {file.name}; sign it with `isthmus bundle sign`")
@@ -78,7 +85,11 @@ def _message(bundle: Path) -> bytes:
 
 
 def _contents(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise SignatureError(
+            f"{path}: cannot be read: it is {'a directory' if path.is_dir() else 'no regular file'}; name a file"
+        )
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SignatureError(f"{path}: cannot be read: {error.strerror}") from None
+        raise SignatureError(f"{path}: cannot be read: {error.strerror}; name a file that is there") from None

@@ -1,5 +1,6 @@
 """`isthmus bundle`: look at a bundle, check it, compare two, sign one."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from isthmus.policies.bundle import Bundle
     from isthmus.policies.contract import Contract, ObservationTerm
 
+ROUNDING = 1e-6  # share of a value that float32 and a few operations take
+MANY = 8  # values of one list that are told one by one
 Given = Annotated[Path, Positional, arg(metavar="BUNDLE")]
 
 
@@ -32,7 +35,7 @@ class BundleShow:
         for line in summary(bundle):
             console.print(line, soft_wrap=True, highlight=False, markup=False)
         contract = bundle.manifest.contract
-        joints = Table("joint", "driven", "default", "range", "speed", "effort", "kp", "kd", title="rad, N m, s")
+        joints = Table("joint", "driven", "default", "range", "speed", "effort", "kp", "kd", title=_units(contract))
         for joint in contract.joints:
             driven = "x" if joint.name in contract.action.joints else ""
             numbers = (joint.velocity_limit, joint.effort_limit, joint.kp, joint.kd)
@@ -115,6 +118,29 @@ class BundleSign:
         return 0
 
 
+def _units(contract: "Contract") -> str:
+    """What the numbers of joints are in; a contract does not say which joints slide, the robot does."""
+    from isthmus.hardware.errors import IsthmusError
+    from isthmus.hardware.robot import load_robot
+
+    kinds = dict.fromkeys(contract.joint_names, "unknown")
+    try:
+        kinds |= {joint.name: joint.kind for joint in load_robot(contract.robot).joints}
+    except IsthmusError:  # a robot that is not installed here
+        kinds |= dict.fromkeys(() if contract.chain is None else contract.chain.joint_names, "hinge")
+    known = {
+        "hinge": "rad, N m, s",
+        "slide": "m, N, s",
+        "unknown": "rad, N m, s where it turns, m, N, s where it slides",
+    }
+    found = []
+    for kind, words in known.items():
+        names = [name for name, own in kinds.items() if own == kind]
+        if names:
+            found.append(words if len(names) == len(kinds) else f"{', '.join(names)}: {words}")
+    return "; ".join(found)
+
+
 def summary(bundle: "Bundle") -> Iterator[str]:
     """What a bundle is, a line each."""
     manifest = bundle.manifest
@@ -148,15 +174,45 @@ def differences(first: "Bundle", second: "Bundle") -> Iterator[str]:
     from isthmus.hardware.structure import leaves, unstructure
 
     sides = [dict(leaves(unstructure(bundle.manifest))) for bundle in (first, second)]
+    lists: dict[str, list[tuple[str, object, object]]] = {}  # by the list that values stand in
     for where in dict.fromkeys([*sides[0], *sides[1]]):
-        values = [side.get(where, "absent") for side in sides]
-        if values[0] != values[1]:
-            yield f"{where}: {values[0]!r} / {values[1]!r}"
+        one, other = (side.get(where, "absent") for side in sides)
+        if one != other:
+            lists.setdefault(re.sub(r"(\[\d+\])+$", "", where), []).append((where, one, other))
+    for where, pairs in lists.items():
+        yield from _told(where, pairs)
     gap = _computed_gap(first, second)
     if gap is None:
         yield "what they compute cannot be compared: they take other signals or drive other joints"
-    elif gap > 0.0:
-        yield f"on the first one's golden rows their targets differ by up to {gap:.3g}"
+    elif not gap <= 0.0:
+        how = (
+            "are not finite for one of them"
+            if gap != gap
+            else f"differ by up to {gap:.3g}{': rounding' if gap <= ROUNDING else ''}"
+        )
+        yield f"on the first one's golden rows their targets {how}"
+
+
+def _told(where: str, pairs: list[tuple[str, object, object]]) -> Iterator[str]:
+    """Values of one list that differ: in one line where rounding explains them, or where there are many."""
+    numbers = [(a, b) for _, a, b in pairs if isinstance(a, float) and isinstance(b, float)]
+    rounded = [abs(a - b) for a, b in numbers if abs(a - b) <= ROUNDING * max(abs(a), abs(b))]
+    if rounded:
+        yield f"{where}: {_values(len(rounded))} by at most {max(rounded):.2g}: rounding"
+    left = [
+        (place, a, b)
+        for place, a, b in pairs
+        if not (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= ROUNDING * max(abs(a), abs(b)))
+    ]
+    if len(left) > MANY and len(numbers) == len(pairs):
+        yield f"{where}: {_values(len(left))} by up to {max(abs(a - b) for _, a, b in left):.3g}"  # pyright: ignore[reportOperatorIssue]
+        return
+    for place, one, other in left:
+        yield f"{place}: {one!r} / {other!r}"
+
+
+def _values(count: int) -> str:
+    return "1 value differs" if count == 1 else f"{count} values differ"
 
 
 def _computed_gap(first: "Bundle", second: "Bundle") -> float | None:
@@ -174,16 +230,22 @@ def _computed_gap(first: "Bundle", second: "Bundle") -> float | None:
     for row in range(len(first.golden[target])):
         signals = {name: first.golden[name][row] for name in names}
         one, other = (policy.run(signals)[target] for policy in policies)
-        gap = max(gap, float(np.abs(one - other).max()))
+        gap = float(np.fmax(gap, np.abs(one - other).max()) if np.isfinite([one, other]).all() else np.nan)
+        if gap != gap:
+            return gap
     return gap
 
 
 def _command_range(contract: "Contract") -> str:
+    from isthmus.hardware.signals import SIGNALS
+
     command = contract.need_command()
     if command.workspace is not None:
         area = command.workspace
         return f"radius {area.radius} m, height {area.height} m, azimuth {area.azimuth} rad"
-    return ", ".join(f"{low:g} .. {high:g}" for low, high in zip(command.low, command.high, strict=True))
+    own = [spec.unit for spec in (*SIGNALS, *contract.own_signals) if spec.name == command.signal]
+    ranges = ", ".join(f"{low:g} .. {high:g}" for low, high in zip(command.low, command.high, strict=True))
+    return f"{ranges} ({own[0]})" if own else ranges
 
 
 def _term_row(term: "ObservationTerm", contract: "Contract") -> tuple[str, ...]:

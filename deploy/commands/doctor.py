@@ -1,11 +1,14 @@
 """`isthmus doctor`."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
+
+from isthmus.hardware.files import write_whole
 
 from .checks import OptionError, check_output
 
@@ -43,34 +46,38 @@ class Doctor:
 
     def run(self) -> int:
         """Look, say what was found."""
-        from isthmus.hardware.errors import IsthmusError
-        from isthmus.hardware.robot import load_robot
-        from isthmus.policies.bundle import load_bundle
-
-        from ..doctor.diagnose import diagnose
-        from ..doctor.signal_log import read_signals
-
-        if self.out is not None:
-            check_output("--out", self.out)
-        if not self.probe and (self.port or self.arm or self.joints or self.lockstep):
-            raise OptionError("--port, --arm, --joints and --lockstep are for --probe; add it")
-        log = None if self.log is None else read_signals(self.log)
-        name = self.robot
-        if name is None:
-            try:
-                name = load_bundle(self.bundle).manifest.contract.robot
-            except IsthmusError as error:
-                raise OptionError(
-                    f"--robot is needed: the bundle does not say which robot it is for ({error})"
-                ) from None
-        spec = load_robot(name)
-        diagnosis = diagnose(self.bundle, spec, log)
+        self._check_options()
+        diagnosis = self._diagnosis()
         if self.probe and diagnosis.healthy:
             diagnosis = self._probed(diagnosis)
         show(diagnosis, probed=self.probe)
         if self.out is not None:
             save(self.out, diagnosis)
         return 0 if diagnosis.healthy else EXIT_FINDINGS
+
+    def _check_options(self) -> None:
+        if self.out is not None:
+            check_output("--out", self.out)
+            if self.out.suffix != ".json":
+                raise OptionError(
+                    f"--out {self.out} must end with .json, so that a report never replaces a bundle or a log"
+                )
+        if not self.probe and (self.port or self.arm or self.joints or self.lockstep):
+            raise OptionError("--port, --arm, --joints and --lockstep are for --probe; add it")
+
+    def _diagnosis(self) -> "Diagnosis":
+        from isthmus.hardware.robot import load_robot
+
+        from ..doctor.diagnose import examine, opened
+        from ..doctor.findings import Diagnosis
+        from ..doctor.signal_file import read_signals
+
+        log = None if self.log is None else read_signals(self.log)
+        spec = None if self.robot is None else load_robot(self.robot)
+        bundle = opened(self.bundle)
+        if isinstance(bundle, Diagnosis):
+            return bundle
+        return examine(bundle, spec or load_robot(bundle.manifest.contract.robot), log)
 
     def _probed(self, diagnosis: "Diagnosis") -> "Diagnosis":
         from isthmus.hardware.drivers import open_robot
@@ -108,25 +115,26 @@ class Doctor:
 def show(diagnosis: "Diagnosis", *, probed: bool) -> None:
     """What was found, the surest first."""
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(highlight=False)
     for finding in diagnosis.findings:
         mark = "[red]fault[/]" if finding.severity == "fault" else "[yellow]note[/] "
-        console.print(f"{mark} [bold]{finding.link}[/] ({finding.stage}): ", end="")
-        console.print(f"{finding.cause}. ", markup=False, end="")
-        console.print(f"{_numbers(finding)}{finding.remedy}.", markup=False)
+        words = f"{mark} [bold]{escape(finding.link)}[/] ({finding.stage}): {escape(finding.sentence())}"
+        console.print(words, soft_wrap=True)
     if diagnosis.healthy:
-        console.print(f"nothing speaks against it; {len(diagnosis.checked)} checks: {', '.join(diagnosis.checked)}")
+        checks = f"{len(diagnosis.checked)} checks: {', '.join(diagnosis.checked)}"
+        console.print(f"nothing speaks against it; {checks}", markup=False, soft_wrap=True)
     elif probed and "probe" not in diagnosis.checked:
         console.print("not probed: nothing moves before these are settled")
 
 
-def _numbers(finding: "Finding") -> str:
-    return "".join(f"{name} {value:.4g}. " for name, value in finding.numbers.items())
-
-
 def save(path: Path, diagnosis: "Diagnosis") -> None:
-    """The findings as JSON."""
-    rows = [asdict(finding) for finding in diagnosis.findings]
+    """The findings as JSON, whole or not at all; numbers that are not finite as null."""
+    rows = [{**asdict(finding), "numbers": _finite(finding)} for finding in diagnosis.findings]
     text = {"healthy": diagnosis.healthy, "checked": list(diagnosis.checked), "findings": rows}
-    path.write_text(json.dumps(text, indent=2) + "\n")
+    write_whole(path, (json.dumps(text, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _finite(finding: "Finding") -> dict[str, float | None]:
+    return {name: float(value) if math.isfinite(value) else None for name, value in finding.numbers.items()}

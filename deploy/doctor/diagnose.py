@@ -10,6 +10,7 @@ from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.bundle import Bundle, load_bundle, target_output
 
 from .findings import Diagnosis, Finding, fault, note
+from .log_form import comparable, shape
 from .physics import make_test, physics
 from .replay import replay
 from .rigid_body import ModelUnread, RigidModel, read_model
@@ -20,6 +21,7 @@ from .timing import repeats, timing
 from .trained import Trained, trained
 from .view import EXECUTED, OF_JOINTS, View, make_view
 
+_LEAST = 20  # ticks that laws need
 _LOUD = 20.0  # weight from which on a finding about the log's form makes its physics meaningless
 
 
@@ -31,15 +33,24 @@ def diagnose(bundle_path: Path, robot: RobotSpec, log: SignalLog | None = None) 
         robot: the robot's description.
         log: of this robot, best under this policy or another that moves it; None: only what needs none.
     """
+    bundle = opened(bundle_path)
+    return bundle if isinstance(bundle, Diagnosis) else examine(bundle, robot, log)
+
+
+def opened(path: Path) -> Bundle | Diagnosis:
+    """The bundle; or what keeps it from being loaded."""
     try:
-        bundle = load_bundle(bundle_path)
+        return load_bundle(path)
     except IsthmusError as error:
-        found = fault("load", "bundle", str(error), "do not run it: export again", weight=100.0)
-        return Diagnosis(findings=(found,), checked=("load",))
+        words = str(error)
     except Exception as error:  # onnxruntime raises its own classes, one per way in which a graph cannot be run
-        words = f"the graph cannot be run on its own golden rows: {type(error).__name__}: {error}"
-        found = fault("load", "bundle", words, "do not run it: export again", weight=100.0)
-        return Diagnosis(findings=(found,), checked=("load",))
+        words = f"{path}: the graph cannot be run on its own golden rows: {type(error).__name__}: {error}"
+    found = fault("load", "bundle", " ".join(words.split()), "nothing else was checked", weight=100.0)
+    return Diagnosis(findings=(found,), checked=("load",))
+
+
+def examine(bundle: Bundle, robot: RobotSpec, log: SignalLog | None = None) -> Diagnosis:
+    """As `diagnose`, of a bundle that is loaded."""
     model, unread = _model(robot)
     findings = [*unread, *static(bundle, robot, model)]
     checked = ["load", "static"]
@@ -65,43 +76,25 @@ def _model(robot: RobotSpec) -> tuple[RigidModel | None, list[Finding]]:
 
 def _log(bundle: Bundle, robot: RobotSpec, model: RigidModel | None, log: SignalLog) -> tuple[list[Finding], list[str]]:
     contract, known = bundle.manifest.contract, trained(bundle, robot)
-    odd = _shape(robot, log)
+    odd = shape(bundle, robot, log)
     if odd:
         return odd, ["log"]
-    findings = [*timing(log, contract.period_ns), *repeats(log, known)]
+    log, findings = comparable(bundle, log)
+    findings += [*timing(log, contract.period_ns), *repeats(log, known, robot)]
     more, _ = replay(bundle, log, robot)
     findings += more + start(bundle, robot, log)
     names = ["timing", "dry run", "replay", "start"]
     loud = [f for f in findings if f.severity == "fault" and f.weight >= _LOUD and f.link not in ("control rate",)]
     if not loud:
         view = make_view(log, robot, contract, model, known)
-        if len(view) >= 20:
+        if len(view) < _LEAST:
+            few = f"only {len(view)} ticks hold every signal: the log was held against no law"
+            findings.append(note("physics", "log", few, "record some seconds in which every signal is read"))
+        else:
             test = make_test(view, golden_view(view, bundle, known))
             findings += physics(view, test)
             names += [law.name for law in test.laws]
     return findings, names
-
-
-def _shape(robot: RobotSpec, log: SignalLog) -> list[Finding]:
-    """A log that is not of this robot."""
-    names = log.metadata.joint_names
-    if sorted(names) != sorted(robot.joint_names):
-        return [
-            fault(
-                "stream", "joint names", f"the log has joints {list(names)}, the robot {list(robot.joint_names)}",
-                "name joints as robot.toml does", weight=45.0,
-            )
-        ]  # fmt: skip
-    for name in OF_JOINTS:
-        values = log.signals.get(name)
-        if values is not None and values.shape[1] != len(names):
-            return [
-                fault(
-                    "stream", name, f"{name} has {values.shape[1]} values for {len(names)} joints: a joint is missing or doubled",
-                    "log every joint once", weight=45.0,
-                )
-            ]  # fmt: skip
-    return []
 
 
 def golden_view(view: View, bundle: Bundle, known: Trained) -> View:

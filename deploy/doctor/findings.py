@@ -16,13 +16,24 @@ class Finding:
     link: str  # what of the chain it is about, such as "joint_pos" or "gyro"
     cause: str  # in words
     remedy: str
-    numbers: dict[str, float] = field(default_factory=dict)  # by name, with the unit in the name
+    numbers: dict[str, float] = field(
+        default_factory=dict
+    )  # by name and unit, such as "mean period [s]"; [1] where it has none
     weight: float = 0.0  # how sure; the surest comes first
 
     def line(self) -> str:
         """In one line."""
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.numbers.items())
-        return f"{self.link}: {self.cause}" + (f" ({numbers})" if numbers else "") + f"; {self.remedy}"
+        return f"{self.link}: {self.sentence()}"
+
+    def sentence(self) -> str:
+        """Cause, numbers with their units, remedy."""
+        numbers = ", ".join(_told(name, value) for name, value in self.numbers.items())
+        return f"{self.cause}" + (f" ({numbers})" if numbers else "") + f"; {self.remedy}"
+
+
+def _told(name: str, value: float) -> str:
+    what, _, unit = name.removesuffix("]").partition(" [")
+    return f"{what} {value:.4g}" + ("" if unit in ("", "1") else f" {unit}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,7 +109,7 @@ def compare(contract: Contract, expected: np.ndarray, shown: np.ndarray) -> str:
 def _blame(contract: Contract, expected: np.ndarray, shown: np.ndarray, off: np.ndarray) -> str:
     if contract.layout == "term":
         start = 0
-        said = []
+        said: dict[str, list[str]] = {}  # names of terms by what is the matter with them
         for term in contract.observation:
             width = sample_width(term, contract) * len(term.lags)
             part = slice(start, start + width)
@@ -117,14 +117,14 @@ def _blame(contract: Contract, expected: np.ndarray, shown: np.ndarray, off: np.
             if off[part].any():
                 shape = (len(expected), len(term.lags), -1)
                 words = _term_words(expected[:, part].reshape(shape), shown[:, part].reshape(shape))
-                said.append(f"term {term.name!r} {words}")
+                said.setdefault(words, []).append(repr(term.name))
         if (
-            len(said) > 1
+            sum(map(len, said.values())) > 1
             and not all("history" in words for words in said)
             and _same(np.sort(expected, axis=1), np.sort(shown, axis=1))
         ):
             return "the observation holds the right numbers in another order: terms are exchanged, or histories go by time, not by term"
-        return "; ".join(said)
+        return "; ".join(f"term {', '.join(dict.fromkeys(names))} {words}" for words, names in said.items())
     if _same(np.sort(expected, axis=1), np.sort(shown, axis=1)):
         return "the observation holds the right numbers in another order: its history goes the other way, or by term instead of by time"
     return "the observation differs from what the contract says"

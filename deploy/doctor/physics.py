@@ -101,7 +101,7 @@ def physics(view: View, test: Test) -> list[Finding]:
                 hypothesis.cause,
                 "correct it in the driver or the robot's description, and record again",
                 weight=10.0 + gain,
-                numbers={f"misfit of '{name}'": value for name, value in _worst(now)},
+                numbers={f"misfit of '{name}' [1]": value for name, value in _worst(now)},
             )
         )
         view, now = hypothesis.undo(view), after
@@ -129,7 +129,10 @@ def _doubts(view: View, test: Test, now: Misfits) -> list[Finding]:
             hypothesis.cause,
             "correct it in the driver or the robot's description, and record again",
             weight=9.0,
-            numbers={f"misfit of '{_EFFORT}'": float(values.max()), "misfit otherwise": float(after[_EFFORT].max())},
+            numbers={
+                f"misfit of '{_EFFORT}' [1]": float(values.max()),
+                "misfit otherwise [1]": float(after[_EFFORT].max()),
+            },
         )
     ]
 
@@ -209,7 +212,7 @@ def _unexplained(view: View, now: Misfits) -> Finding:
         f"'{name}' does not hold, worst for {where}, and no single exchange of order, sign, unit, frame, time or gain explains it",
         "look at this signal beside a log of the simulator",
         weight=5.0,
-        numbers={f"misfit of '{n}'": v for n, v in _worst(now)},
+        numbers={f"misfit of '{n}' [1]": v for n, v in _worst(now)},
     )
 
 
@@ -235,6 +238,9 @@ def _offsets(view: View) -> list[Finding]:
             f"{said}: legs and IMU agree when that encoder is moved so",
             "calibrate its zero again",
             weight=10.0,
-            numbers={"offset_rad": float(offsets[joint]), "explains": float(explained[joint])},
+            numbers={
+                "offset [rad]": float(offsets[joint]),
+                "explained, in squared standard deviations [1]": float(explained[joint]),
+            },
         )
     ]

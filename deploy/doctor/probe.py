@@ -275,7 +275,7 @@ def _fault(joint: int, name: str, words: str, moved: np.ndarray) -> Finding:
         "joint_pos",
         f"joint {joint + 1} ({name}) {words}",
         "check the driver's calibration, direction and wiring of this joint",
-        numbers={"movement over target": float(moved[joint, joint])},
+        numbers={"movement over target [1]": float(moved[joint, joint])},
         weight=60.0,
     )
 
@@ -328,7 +328,7 @@ def _stiffness(result: ProbeResult, spec: RobotSpec, model: RigidModel | None) -
                 f"{expected:.4f} by robot.toml's kp "
                 "and the model's weight: gain, zero or weight differs",
                 "check the servo's gain registers, its zero and the payload",
-                numbers={"gain over robot.toml's": float(ratio[joint])},
+                numbers={"gain over robot.toml's [1]": float(ratio[joint])},
                 weight=40.0,
             )
         )

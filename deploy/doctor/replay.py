@@ -16,6 +16,7 @@ from .findings import Finding, fault, note
 from .observe import compare, observations
 from .orders import structured_orders
 from .signal_log import SignalLog
+from .units import signal_unit
 from .view import OF_JOINTS
 
 _STILL_THE_SAME = 2e-3  # share of the largest target by which two computers may differ
@@ -88,7 +89,8 @@ class _Guard:
 
     def __init__(self, bundle: Bundle, robot: RobotSpec) -> None:
         known = bundle.manifest.distribution
-        self._bounds = {}
+        self._bounds, self._units = {}, {}
+        contract = bundle.manifest.contract
         if known is not None:
             for signal in known.signals:
                 table = np.array(signal.quantiles)
@@ -97,6 +99,8 @@ class _Guard:
                 if signal.name.startswith("command."):
                     continue  # judged by the contract's range
                 self._bounds[signal.name] = (table[:, 0] - room, table[:, -1] + room)
+                units = [signal_unit(contract, robot, signal.name, k) for k in range(len(table))]
+                self._units[signal.name] = ["" if unit == "1" else f" {unit}" for unit in units]
         self._beyond = 0
 
     def signals(self, signals: Mapping[str, np.ndarray]) -> str:
@@ -108,7 +112,8 @@ class _Guard:
             value = signals.get(name)
             if value is not None and ((value < low) | (value > high)).any():
                 at = int(np.argmax((value < low) | (value > high)))
-                far = f"{name}, value {at + 1}, is {value[at]:.4g}; training had {low[at]:.4g} .. {high[at]:.4g} at the very most"
+                unit = self._units[name][at]
+                far = f"{name}, value {at + 1}, is {value[at]:.4g}{unit}; training had {low[at]:.4g} .. {high[at]:.4g} at most"
         self._beyond = self._beyond + 1 if far else 0
         return far if self._beyond >= 3 else ""
 
@@ -131,7 +136,7 @@ def replay(bundle: Bundle, log: SignalLog, robot: RobotSpec) -> tuple[list[Findi
                 "signals",
                 f"the dry run was stopped: {run.why}",
                 "look at this signal first",
-                numbers={"after_s": seconds},
+                numbers={"after [s]": seconds},
                 weight=2.0,
             )
         )
@@ -193,7 +198,7 @@ def _asked(bundle: Bundle, log: SignalLog, run: DryRun) -> list[Finding]:
                     f"{name} target",
                     f"the {name} target is not what the policy asks for: {words}",
                     "hand the bundle's target to the drives as it is",
-                    numbers={"share of ticks that agree": share},
+                    numbers={"share of ticks that agree [1]": share},
                     weight=22.0,
                 )
             )
@@ -206,7 +211,7 @@ def _asked(bundle: Bundle, log: SignalLog, run: DryRun) -> list[Finding]:
                     "the log says that this bundle proposed, but on the same signals it proposes something else: other states, an older "
                     "sample, or another graph",
                     "record the signals that the policy is given, at the tick at which it is",
-                    numbers={"share of ticks that agree": share},
+                    numbers={"share of ticks that agree [1]": share},
                     weight=3.0,
                 )
             )

@@ -1,37 +1,17 @@
-"""A recording of raw signals by name, from a robot or a simulated world; one MCAP schema for every robot.
+"""A recording of raw signals by name, from a robot or a simulated world; one form for every robot."""
 
-JSON messages on /signals, each with its stamp, the raw signals that were read, and where known the target that was written, what the
-policy proposed, its action and its observation.
-"""
-
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from mcap.records import Channel, Message, Metadata
-from mcap.stream_reader import StreamReader
-from mcap.well_known import MessageEncoding, SchemaEncoding
-from mcap.writer import CompressionType, Writer
 
-from isthmus.hardware.structure import FormatError, structure
+from isthmus.policies.episode import Ran, further_of
 
-from ..log import Log, LogError, read_log
+from ..log import Log, LogError
 
-KIND, TOPIC = "isthmus.signals", "/signals"
-_PARTS = ("executed", "proposed", "action", "observation")
-_SCHEMA: dict[str, Any] = {
-    "title": "signals",
-    "type": "object",
-    "properties": {
-        "begin": {"type": "boolean"},
-        "signals": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}}},
-        **{name: {"type": "array", "items": {"type": ["number", "null"]}} for name in _PARTS},
-    },
-    "required": ["signals"],
-}
+COMMAND = "command"  # in a log of `isthmus run`: the policy's own, NaN beyond its width
+PARTS = ("executed", "proposed", "action", "observation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +38,7 @@ class SignalLog:
     proposed: np.ndarray | None = None  # (T, w) target that the policy gave
     action: np.ndarray | None = None  # (T, a) the network's
     observation: np.ndarray | None = None  # (T, d) that the network was shown
+    broken: str = ""  # what is wrong with the end of the file it was read from, such as "ends in the middle"; "" where it is whole
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -69,111 +50,49 @@ class SignalLog:
 
     def part(self, ticks: slice) -> "SignalLog":
         """Some of the ticks."""
-        cut = {name: None if (value := getattr(self, name)) is None else value[ticks] for name in _PARTS}
+        cut = {name: None if (value := getattr(self, name)) is None else value[ticks] for name in PARTS}
         begin = self.begin[ticks].copy()
         begin[:1] = True
         signals = {name: value[ticks] for name, value in self.signals.items()}
         return replace(self, stamps=self.stamps[ticks], begin=begin, signals=signals, **cut)
 
 
-def write_signals(path: Path, log: SignalLog) -> None:
-    """Write a signal log."""
-    with path.open("wb") as file:
-        writer = Writer(file, compression=CompressionType.ZSTD)
-        writer.start(profile="", library="isthmus")
-        writer.add_metadata(KIND, {key: json.dumps(value) for key, value in asdict(log.metadata).items()})
-        schema = writer.register_schema("signals", SchemaEncoding.JSONSchema, json.dumps(_SCHEMA).encode())
-        channel = writer.register_channel(TOPIC, MessageEncoding.JSON, schema)
-        for tick, stamp in enumerate(log.stamps.tolist()):
-            message = {
-                "begin": bool(log.begin[tick]),
-                "signals": {name: _plain(values[tick]) for name, values in log.signals.items()},
-                **{n: _plain(v[tick]) for n in _PARTS if (v := getattr(log, n)) is not None},
-            }
-            data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-            writer.add_message(channel, max(0, stamp), data, max(0, stamp), tick)
-        writer.finish()
+def from_run(log: Log, path: Path) -> SignalLog:
+    """What a log of `isthmus run` says of raw signals, of the ticks at which a policy acted.
 
-
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in np.asarray(values, dtype=np.float64).tolist()]
-
-
-def read_signals(path: Path) -> SignalLog:
-    """Read a signal log, or a log of `isthmus run`.
-
-    Raises:
-        LogError: the file cannot be opened or is neither.
+    The policy's command is `COMMAND` there: the log does not say by which name the policy knows it.
     """
-    metadata: SignalMetadata | None = None
-    topics: dict[int, str] = {}
-    stamps: list[int] = []
-    rows: list[dict[str, Any]] = []
-    try:
-        with path.open("rb") as file:
-            for record in StreamReader(file, record_size_limit=1 << 28).records:
-                if isinstance(record, Metadata) and record.name == "isthmus":
-                    return from_run(read_log(path))
-                if isinstance(record, Metadata) and record.name == KIND:
-                    values = {key: json.loads(value) for key, value in record.metadata.items()}
-                    metadata = structure(values, SignalMetadata, source=str(path))
-                elif isinstance(record, Channel):
-                    topics[record.id] = record.topic
-                elif isinstance(record, Message) and topics.get(record.channel_id) == TOPIC:
-                    stamps.append(record.log_time)
-                    rows.append(json.loads(record.data))
-    except OSError as error:
-        raise LogError(f"cannot read log {path}: {error.strerror}") from None
-    except FormatError as error:
-        raise LogError(f"{path}: its metadata cannot be read: {error}") from None
-    except Exception as error:  # mcap raises its own classes, one per way in which a file is broken
-        if metadata is None or not rows:
-            raise LogError(f"{path} is no log: {type(error).__name__}: {error}; give a whole .mcap file") from None
-    if metadata is None or not rows:
-        raise LogError(f"{path} holds no signals; give a .mcap file of `isthmus run` or of a signal log")
-    return _from_rows(metadata, stamps, rows, path)
-
-
-def _from_rows(metadata: SignalMetadata, stamps: list[int], rows: list[dict[str, Any]], path: Path) -> SignalLog:
-    def table(values: list[Any]) -> np.ndarray:
-        return np.array([[np.nan if v is None else v for v in row] for row in values], dtype=np.float64)
-
-    try:
-        signals = {name: table([row["signals"][name] for row in rows]) for name in rows[0]["signals"]}
-        parts = {name: table([row[name] for row in rows]) for name in _PARTS if name in rows[0]}
-    except (KeyError, ValueError, TypeError) as error:
-        raise LogError(f"{path}: its ticks do not all hold the same numbers ({error}); record it again") from None
-    begin = np.array([bool(row.get("begin", False)) for row in rows])
-    begin[0] = True
-    return SignalLog(metadata=metadata, stamps=np.array(stamps, dtype=np.int64), begin=begin, signals=signals, **parts)
-
-
-def from_run(log: Log) -> SignalLog:
-    """What a log of `isthmus run` says of raw signals, of the ticks in which a policy drove the arm."""
     ticks = log.ticks[(log.ticks["episode"] >= 0) & np.isfinite(log.ticks["joint_pos"]).all(axis=-1)]
+    if ticks["ran"].any():  # the first logs do not say; a policy may be slower than the loop
+        ticks = ticks[(ticks["ran"] & Ran.ACTED) != 0]
     if len(ticks) == 0:
-        raise LogError("the log holds no episode: no policy ran while it was recorded; record one with `isthmus run`")
-    episode = ticks["episode"]
-    begin = np.concatenate([[True], np.diff(episode) != 0])
+        cut = "" if log.complete else " and ends in the middle"
+        raise LogError(
+            f"{path} holds no episode{cut}: no policy ran while it was recorded; record one with `isthmus run`"
+        )
     ids = {event.text for event in log.events if event.kind == "episode_begin"}
+    further = [name for name, _ in further_of(ticks.dtype)]
+    apart = max(1, round(float(np.median(np.diff(ticks["tick"]))))) if len(ticks) > 1 else 1
     return SignalLog(
         metadata=SignalMetadata(
             robot=log.metadata.robot,
             joint_names=log.metadata.joint_names,
-            period_ns=log.metadata.period_ns,
+            period_ns=log.metadata.period_ns * apart,
             target="joint_target",
             policy_id=next(iter(ids)) if len(ids) == 1 else "",
             source="isthmus run",
         ),
         stamps=ticks["monotonic_ns"].astype(np.int64),
-        begin=begin,
+        begin=np.concatenate([[True], (np.diff(ticks["episode"]) != 0) | ((ticks["ran"][1:] & Ran.RESET) != 0)]),
         signals={
             "joint_pos": ticks["joint_pos"],
             "joint_vel": ticks["joint_vel"],
             "joint_target": ticks["joint_target"],
-            "command.target": ticks["target"],
+            COMMAND: ticks["target"],
+            **{name: ticks[name] for name in further if not name.startswith("part.")},
         },
         executed=ticks["executed_target"],
         proposed=ticks["policy_target"],
         action=ticks["base_action"],
+        broken="" if log.complete else "ends in the middle",
     )

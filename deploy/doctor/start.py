@@ -7,6 +7,7 @@ from isthmus.policies.bundle import Bundle
 
 from .findings import Finding, fault
 from .signal_log import SignalLog
+from .units import signal_unit
 
 
 def start(bundle: Bundle, robot: RobotSpec, log: SignalLog) -> list[Finding]:
@@ -22,16 +23,21 @@ def start(bundle: Bundle, robot: RobotSpec, log: SignalLog) -> list[Finding]:
         pos = log.signals["joint_pos"][first][:, order]
         low, high = np.array(envelope.joint_pos_low), np.array(envelope.joint_pos_high)
         room = 0.15 + 0.25 * (high - low)
-        beyond = np.maximum(low - room - pos, pos - high - room).max(0)
-        if beyond.max() > 0:
-            at = int(np.argmax(beyond))
+        beyond = np.nan_to_num(np.maximum(low - room - pos, pos - high - room))  # lost readings are told elsewhere
+        if beyond.max(initial=0.0) > 0:
+            worst, at = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+            unit = signal_unit(contract, robot, "joint_pos", int(at))
             found.append(
                 fault(
                     "stream",
                     "start envelope",
                     f"an episode begins with {contract.joint_names[at]} outside of where training began",
                     "bring the robot to its start pose before the policy takes over",
-                    numbers={"joint_pos": float(pos[:, at].max()), "low": low[at], "high": high[at]},
+                    numbers={
+                        f"farthest start [{unit}]": float(pos[worst, at]),
+                        f"lowest trained [{unit}]": low[at],
+                        f"highest trained [{unit}]": high[at],
+                    },
                     weight=4.0,
                 )
             )
@@ -45,7 +51,7 @@ def start(bundle: Bundle, robot: RobotSpec, log: SignalLog) -> list[Finding]:
                     "start envelope",
                     "an episode begins tilted further than any in training",
                     "put the robot upright first",
-                    numbers={"tilt_rad": tilt, "trained_rad": envelope.tilt},
+                    numbers={"tilt [rad]": tilt, "trained tilt [rad]": envelope.tilt},
                     weight=4.0,
                 )
             )

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from isthmus.hardware.errors import IsthmusError
-from isthmus.hardware.kinematics import chain_from_mjcf
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.actions import JointIncrement, JointPosition, RotorSpeed
 from isthmus.policies.bundle import Bundle, target_output
 from isthmus.policies.contract import Contract, ContractError, ContractJoint, bind
 
+from .chain import chain_differs
 from .findings import Finding, fault, note
 from .hypotheses import UNITS
 from .observe import compare, observations
-from .rigid_body import GRAVITY, Motion, RigidModel, inverse_dynamics
+from .rigid_body import Motion, RigidModel, inverse_dynamics
+from .units import joint_unit, signal_unit
 
 FIELDS = ("kp", "kd", "lower", "upper", "default_pos", "velocity_limit", "effort_limit")
 _WORDS = {
@@ -32,10 +32,10 @@ def static(bundle: Bundle, robot: RobotSpec, model: RigidModel | None) -> list[F
         found += _values(contract, robot)
         found += _bound(contract, robot, found)
     found += _gains(contract)
-    found += _action(contract)
+    found += _action(contract, robot)
     found += _printed(bundle)
     found += _signals(contract, robot)
-    found += _training(bundle)
+    found += _training(bundle, robot)
     found += _graph(bundle)
     if not any(f.severity == "fault" for f in found) and model is not None:
         found += _droop(contract, robot, model)
@@ -75,14 +75,16 @@ def _values(contract: Contract, robot: RobotSpec) -> Iterator[Finding]:
             continue
         at = int(np.argmax(np.where(off, np.abs(trained - real), -1.0)))
         which = "every joint" if off.all() else ", ".join(n for n, o in zip(names, off, strict=True) if o)
+        unit = joint_unit(robot, names[at], field)
         yield fault(
-            "static", _WORDS[field], f"{_WORDS[field]} of {which} differs from training: {_how(trained, real, off)}",
+            "static", _WORDS[field], f"{_WORDS[field]} of {which} differs from training: {_how(trained, real, off, unit)}",
             "retrain for this robot, or restore its robot.toml",
-            numbers={f"trained_{names[at]}": trained[at], f"robot_{names[at]}": real[at]}, weight=45.0 + off.mean(),
+            numbers={f"{names[at]} in training [{unit}]": trained[at], f"{names[at]} in robot.toml [{unit}]": real[at]},
+            weight=45.0 + off.mean(),
         )  # fmt: skip
 
 
-def _how(trained: np.ndarray, real: np.ndarray, off: np.ndarray) -> str:
+def _how(trained: np.ndarray, real: np.ndarray, off: np.ndarray, unit: str) -> str:
     if off.sum() > 1 and np.allclose(np.sort(trained), np.sort(real), atol=1e-6):
         return "the same numbers in another joint order"
     if np.allclose(trained[off], -real[off], atol=1e-6):
@@ -102,7 +104,7 @@ def _how(trained: np.ndarray, real: np.ndarray, off: np.ndarray) -> str:
             )
     if np.isfinite(ratios).all() and np.allclose(ratios, ratios[0], rtol=1e-3):
         return f"the robot's is {ratios[0]:.3g} times as large"
-    return f"by up to {np.abs(trained - real)[off].max():.3g}"
+    return f"by up to {np.abs(trained - real)[off].max():.3g} {unit}"
 
 
 def _bound(contract: Contract, robot: RobotSpec, found: list[Finding]) -> Iterator[Finding]:
@@ -113,16 +115,7 @@ def _bound(contract: Contract, robot: RobotSpec, found: list[Finding]) -> Iterat
         except ContractError as error:
             yield fault("static", "binding", str(error), "use a bundle made for this robot", weight=45.0)
     if contract.chain is not None:
-        try:
-            own = None if robot.tip_site is None else chain_from_mjcf(robot.model_path, robot.tip_site)
-        except IsthmusError as error:
-            yield fault("static", "kinematic chain", str(error), "repair model.xml", weight=40.0)
-            return
-        if own != contract.chain:
-            yield fault(
-                "static", "kinematic chain", "the chain to the tip is not the one that the policy was trained with",
-                "use the model that the policy was trained with, or retrain", weight=44.0,
-            )  # fmt: skip
+        yield from chain_differs(contract.chain, contract, robot)
 
 
 def _gains(contract: Contract) -> Iterator[Finding]:
@@ -157,7 +150,7 @@ def _gains(contract: Contract) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _action(contract: Contract) -> Iterator[Finding]:
+def _action(contract: Contract, robot: RobotSpec) -> Iterator[Finding]:
     rule = contract.action
     if isinstance(rule, RotorSpeed):
         return
@@ -166,17 +159,19 @@ def _action(contract: Contract) -> Iterator[Finding]:
     for name, size in zip(rule.joints, np.abs(scale), strict=True):
         joint: ContractJoint = joints[name]
         if isinstance(rule, JointPosition | JointIncrement) and size > 1.5 * (joint.upper - joint.lower):
+            unit = signal_unit(contract, robot, "joint_pos", contract.joint_names.index(name))
             yield fault(
-                "static", "action scale", f"one unit of action moves {name} by {size:.3g}, more than its range: degrees, not rad?",
-                "look at action.scale", numbers={"range_rad": joint.upper - joint.lower}, weight=41.0,
+                "static", "action scale", f"one unit of action moves {name} by {size:.3g} {unit}, more than its range: degrees, not rad?",
+                "look at action.scale", numbers={f"range [{unit}]": joint.upper - joint.lower}, weight=41.0,
             )  # fmt: skip
             return
-    for joint in contract.joints:
+    for place, joint in enumerate(contract.joints):
         if not joint.lower <= joint.default_pos <= joint.upper:
+            unit = signal_unit(contract, robot, "joint_pos", place)
             yield fault(
                 "static", "default pose", f"the default pose of {joint.name} lies outside its own limits",
                 "look at units and joint order of the default pose",
-                numbers={"default": joint.default_pos, "lower": joint.lower, "upper": joint.upper}, weight=41.0,
+                numbers={f"{name} [{unit}]": getattr(joint, name) for name in ("default_pos", "lower", "upper")}, weight=41.0,
             )  # fmt: skip
 
 
@@ -223,7 +218,7 @@ def _signals(contract: Contract, robot: RobotSpec) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _training(bundle: Bundle) -> Iterator[Finding]:
+def _training(bundle: Bundle, robot: RobotSpec) -> Iterator[Finding]:
     """What the bundle says of training against its own golden rows and contract."""
     manifest, golden = bundle.manifest, bundle.golden
     contract, known = manifest.contract, manifest.distribution
@@ -243,10 +238,15 @@ def _training(bundle: Bundle) -> Iterator[Finding]:
             outside = (rows < table[:, 0] - room) | (rows > table[:, -1] + room)
             if outside.mean(0).max() > 0.2:
                 at = int(np.argmax(outside.mean(0)))
+                unit = signal_unit(contract, robot, signal.name, at)
                 yield fault(
-                    "static", f"distribution of {signal.name}", "golden rows and what training met do not belong together",
+                    "static", f"distribution of {signal.name}",
+                    f"golden rows and what training met do not belong together, worst in value {at + 1}",
                     "export the policy again", weight=35.0,
-                    numbers={"value": at + 1, "golden": float(np.median(rows[:, at])), "highest": table[at, -1], "lowest": table[at, 0]},
+                    numbers={
+                        f"middle of the golden rows [{unit}]": float(np.median(rows[:, at])),
+                        f"lowest in training [{unit}]": table[at, 0], f"highest in training [{unit}]": table[at, -1],
+                    },
                 )  # fmt: skip
         yield from _limits(contract, {s.name: np.array(s.quantiles) for s in known.signals})
     envelope = manifest.envelope
@@ -305,13 +305,12 @@ def _droop(contract: Contract, robot: RobotSpec, model: RigidModel) -> Iterator[
     rest = np.zeros_like(pose)
     load = np.abs(inverse_dynamics(model, Motion(pos=pose, vel=rest, acc=rest))[0][0])
     kp, limit = robot.array("kp"), robot.array("effort_limit")
-    weak = [
-        j.name
-        for j, w, k, most in zip(robot.joints, load, kp, limit, strict=True)
-        if k > 0 and w > min(0.9 * most, 0.35 * k)
-    ]
+    weak = [k for k in range(len(load)) if kp[k] > 0 and load[k] > min(0.9 * limit[k], 0.35 * kp[k])]
     if weak:
+        names = [robot.joint_names[k] for k in weak]
+        units = [joint_unit(robot, name, "effort_limit") for name in names]
         yield fault(
-            "static", "gains", f"{', '.join(weak)} cannot hold the default pose: its weight takes more than kp or the effort limit give",
-            "look at gains, limits and masses", numbers={"load_Nm": float(load.max()), "g": GRAVITY}, weight=30.0,
+            "static", "gains", f"{', '.join(names)} cannot hold the default pose: its weight takes more than kp or the effort limit give",
+            "look at gains, limits and masses", weight=30.0,
+            numbers={f"load of {name} [{unit}]": float(load[k]) for k, name, unit in zip(weak, names, units, strict=True)},
         )  # fmt: skip

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from isthmus.hardware.robot import RobotSpec
+
 from .findings import Finding, fault
 from .signal_log import SignalLog
 from .trained import Trained
+from .units import joint_unit
 
 _FACTORS = (
     (2.0, "half"),
@@ -18,26 +21,26 @@ _FACTORS = (
 
 def timing(log: SignalLog, period_ns: int) -> list[Finding]:
     """Rate, regularity and order of the stamps."""
-    steps = np.diff(log.stamps.astype(np.float64))[~log.begin[1:]] * 1e-9
+    steps = np.diff(log.stamps)[~log.begin[1:]].astype(np.float64) * 1e-9
     period = period_ns * 1e-9
     if len(steps) < 5:
         return [
             fault(
                 "timing",
                 "log",
-                "the log is too short to say anything",
-                "record some seconds",
-                numbers={"ticks": len(log)},
+                "the log is too short to say anything: no episode in it has more than a few ticks",
+                "record some seconds without a break",
+                numbers={"ticks [1]": len(log), "episodes [1]": float(log.begin.sum())},
             )
         ]
-    if (steps <= 0).mean() > 0.02:
+    if (steps < 0).any() or (steps == 0).mean() > 0.02:
         return [
             fault(
                 "timing",
                 "stamps",
                 "stamps stand still or go backwards: two clocks are mixed, or ticks are out of order",
                 "stamp every reading by one monotonic clock",
-                numbers={"share": float((steps <= 0).mean())},
+                numbers={"share of ticks [1]": float((steps <= 0).mean())},
                 weight=30.0,
             )
         ]
@@ -49,7 +52,7 @@ def timing(log: SignalLog, period_ns: int) -> list[Finding]:
                 "control rate",
                 "the loop was asked for another period than the policy was trained with",
                 "run it at the contract's period",
-                numbers={"asked_s": log.metadata.period_ns * 1e-9, "trained_s": period},
+                numbers={"asked period [s]": log.metadata.period_ns * 1e-9, "trained period [s]": period},
                 weight=20.0,
             )
         )
@@ -65,13 +68,13 @@ def _pace(steps: np.ndarray, period: float) -> list[Finding]:
         cause, remedy, numbers = (
             "ticks are missed: the loop keeps its period only now and then",
             "free the loop of what blocks it (bus, logging, other threads)",
-            {"mean_period_s": float(np.mean(steps)), "trained_period_s": period},
+            {"mean period [s]": float(np.mean(steps)), "trained period [s]": period},
         )
     elif float(np.mean(np.abs(steps - typical) > 0.2 * period)) > 0.3:
         cause, remedy, numbers = (
             "ticks come irregularly: jitter of more than a fifth of the period",
             "wait for absolute deadlines, and keep other threads out of the loop's process",
-            {"jitter_s": float(np.std(steps)), "trained_period_s": period},
+            {"jitter [s]": float(np.std(steps)), "trained period [s]": period},
         )
     else:
         return []
@@ -90,12 +93,12 @@ def _rate(typical: float, period: float) -> Finding:
         "control rate",
         f"the control rate is {words} the one of training{unit}: a tick takes {typical * 1e3:.3g} ms, trained with {period * 1e3:.3g} ms",
         "run the loop at the contract's period",
-        numbers={"period_s": typical, "trained_period_s": period},
+        numbers={"period [s]": typical, "trained period [s]": period},
         weight=40.0,
     )
 
 
-def repeats(log: SignalLog, trained: Trained) -> list[Finding]:
+def repeats(log: SignalLog, trained: Trained, robot: RobotSpec) -> list[Finding]:
     """Signals that are frozen, stale at many ticks, not finite, or that jump by whole turns."""
     found = []
     names = [name for name in log.signals if not name.startswith("command.")]
@@ -110,17 +113,17 @@ def repeats(log: SignalLog, trained: Trained) -> list[Finding]:
                     name,
                     f"{name} is not finite in {lost.mean():.1%} of the ticks: readings are lost or divided by zero",
                     "repair the reading; a policy must never see it",
-                    numbers={"first_tick": float(np.argmax(lost))},
+                    numbers={"first such tick [1]": float(np.argmax(lost))},
                     weight=35.0,
                 )
             )
     for name in lively:
-        found += _still(log, trained, name)
+        found += _still(log, trained, name, robot)
     found += _turns(log)
     return found
 
 
-def _still(log: SignalLog, trained: Trained, name: str) -> list[Finding]:
+def _still(log: SignalLog, trained: Trained, name: str, robot: RobotSpec) -> list[Finding]:
     values, spread = log.signals[name], trained.ranges[name].spread
     if values.shape[1] != len(spread) or len(values) < 20:
         return []
@@ -137,12 +140,12 @@ def _still(log: SignalLog, trained: Trained, name: str) -> list[Finding]:
                 name,
                 f"{name} is frozen: it keeps its first value while other signals move (dead sensor or topic)",
                 "look for the sensor's error, its cable, its subscription",
-                numbers={"share of ticks without news": float(whole.mean())},
+                numbers={"share of ticks without news [1]": float(whole.mean())},
                 weight=35.0,
             )
         ]
     if "target" in name or name == "joint_pos":
-        dead = _dead_joints(log, name)
+        dead = _dead_joints(log, name, robot)
         return [] if dead is None else [dead]
     if 0.35 < whole.mean() < 0.98 and (spread > 1e-3).all():
         return [
@@ -151,7 +154,7 @@ def _still(log: SignalLog, trained: Trained, name: str) -> list[Finding]:
                 name,
                 f"{name} comes anew only every {1.0 / max(1e-3, 1.0 - whole.mean()):.1f} ticks: its source is slow or stale",
                 "raise the rate of its source, or train with this age",
-                numbers={"share of ticks without news": float(whole.mean())},
+                numbers={"share of ticks without news [1]": float(whole.mean())},
                 weight=25.0,
             )
         ]
@@ -169,7 +172,7 @@ def _still(log: SignalLog, trained: Trained, name: str) -> list[Finding]:
     return []
 
 
-def _dead_joints(log: SignalLog, name: str) -> Finding | None:
+def _dead_joints(log: SignalLog, name: str, robot: RobotSpec) -> Finding | None:
     """A joint whose reading stands to the last digit while its target moves."""
     if name != "joint_pos" or log.executed is None or log.executed.shape != log.signals[name].shape:
         return None
@@ -181,12 +184,13 @@ def _dead_joints(log: SignalLog, name: str) -> Finding | None:
         return None
     joint = int(np.argmax(still & asked))
     label = log.metadata.joint_names[joint]
+    unit = joint_unit(robot, label, "default_pos")
     return fault(
         "stream",
         "joint_pos",
         f"joint {joint + 1} ({label}) is frozen: its reading stands still while its target moves (dead encoder, or a motor without torque)",
         "look for the servo's error, its cable and its torque",
-        numbers={"target_range_rad": float(np.ptp(log.executed[:, joint]))},
+        numbers={f"range of the target [{unit}]": float(np.ptp(log.executed[:, joint]))},
         weight=35.0,
     )
 
@@ -206,7 +210,7 @@ def _turns(log: SignalLog) -> list[Finding]:
                     "joint_pos",
                     f"joint {joint + 1} ({log.metadata.joint_names[joint]}) jumps by a turn: its encoder wraps round inside the range",
                     "move the encoder's zero so that it wraps outside the joint's range, or count turns",
-                    numbers={"jumps": float(jump.sum())},
+                    numbers={"jumps [1]": float(jump.sum())},
                     weight=35.0,
                 )
             )
@@ -224,7 +228,7 @@ def _turns(log: SignalLog) -> list[Finding]:
                     name,
                     f"{name} has spikes: single readings far from those before and after (broken packets, bit errors)",
                     "check checksums and cables; drop readings that fail",
-                    numbers={"share of ticks": float(single.any(axis=-1).mean())},
+                    numbers={"share of ticks [1]": float(single.any(axis=-1).mean())},
                     weight=15.0,
                 )
             )

@@ -4,7 +4,6 @@ For tools without a format of their own, and for trainers that nobody else uses.
 period) is given with the policy, like for every other format.
 """
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -40,7 +39,7 @@ from .common import (
     ask_robot,
     build_joints,
 )
-from .files import read_text
+from .files import toml_tables
 from .network import read_network
 from .onnx_network import plain_network
 
@@ -95,10 +94,7 @@ def load(path: Path, facts: Facts) -> Imported:
 
 def read_description(path: Path) -> BarePolicy:
     """What a TOML says of a network; raises ImportFailed saying which key is wrong and what is known."""
-    try:
-        data = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ImportFailed(f"{path}: cannot be read as TOML: {error}") from None
+    data = toml_tables(path)
     action, command = data.get("action"), data.get("command")
     if not isinstance(action, dict) or action.get("kind") not in KINDS:
         kind = action.get("kind") if isinstance(action, dict) else action
@@ -159,8 +155,8 @@ def _recognises(path: Path) -> bool:
     if path.suffix not in (".toml", ".onnx", ".pt") or not described.is_file():
         return False
     try:
-        data = tomllib.loads(read_text(described))
-    except (ImportFailed, tomllib.TOMLDecodeError):
+        data = toml_tables(described)
+    except ImportFailed:
         return False
     return set(data) >= KEYS
 

@@ -1,7 +1,6 @@
 """Why no importer reads a file: what the likely ones miss in it."""
 
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from isthmus.hardware.errors import IsthmusError
 from ..bundle import MANIFEST_KEY
 from . import bare, leapp, mjlab, motrix, unitree_rl_gym
 from .common import ImportFailed
-from .files import metadata, read_bytes, read_onnx, read_text
+from .files import metadata, read_bytes, read_onnx, read_text, toml_tables
 from .tagged_yaml import read_yaml
 
 
@@ -104,9 +103,9 @@ def _of_network(path: Path) -> list[str]:
 
 def _of_toml(path: Path) -> list[str]:
     try:
-        data = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        return [f"bare: cannot be read as TOML: {error}"]
+        data = toml_tables(path)
+    except ImportFailed as error:
+        return [f"bare: {error}"]
     return [f"bare: it has no {', '.join(sorted(bare.KEYS - set(data)))} (docs/policies.md has an example)"]
 
 

@@ -85,9 +85,15 @@ class Facts:
 
 def read_facts(path: Path) -> Facts:
     """Facts from a TOML file; raises FormatError naming what it does not know."""
+    if path.exists() and not path.is_file():
+        raise FormatError(
+            f"{path}: {'a directory' if path.is_dir() else 'no regular file'}, expected a TOML file of facts"
+        )
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte order mark
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror}; expected a TOML file of facts") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise FormatError(f"{path}: cannot be read as TOML: {error}") from None
     _check_forms(data, path)
     return replace(structure(data, Facts, source=str(path)), source=path.name)

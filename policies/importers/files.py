@@ -4,11 +4,12 @@ import gzip
 import io
 import lzma
 import tarfile
+import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import onnx
@@ -38,6 +39,14 @@ def read_text(path: Path) -> str:
         return read_bytes(path, MAX_TEXT).decode()
     except UnicodeDecodeError as error:
         raise ImportFailed(f"{path}: not a text file: {error}") from None
+
+
+def toml_tables(path: Path) -> dict[str, Any]:
+    """A TOML file's content; raises ImportFailed where it is none, or tables lie too deep in each other."""
+    try:
+        return tomllib.loads(read_text(path).removeprefix("\ufeff"))  # some editors begin a file with a byte order mark
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ImportFailed(f"{path}: cannot be read as TOML: {error}") from None
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -199,5 +208,8 @@ def _check_members(path: Path, members: list[tuple[str, int]]) -> None:
 
 
 def metadata(model: onnx.ModelProto) -> dict[str, str]:
-    """The model's properties."""
+    """The model's properties; raises ImportFailed where they are no text, which protocol buffers give as bytes."""
+    odd = [words for entry in model.metadata_props for words in (entry.key, entry.value) if not isinstance(words, str)]
+    if odd:
+        raise ImportFailed(f"the model's properties are no text: {odd[0][:40]!r}; the file is damaged, get it again")
     return {entry.key: entry.value for entry in model.metadata_props}

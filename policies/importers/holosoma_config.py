@@ -1,6 +1,5 @@
 """What a holosoma observation is made of: from its `experiment_config`, or from a TOML beside it, `<name>.toml` or `holosoma.toml`."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from isthmus.hardware.structure import FormatError, read_toml
 
 from ..contract_checks import LONGEST_LAG
 from .common import ImportFailed, Numbers, agree, check_scale
-from .files import read_text
+from .files import toml_tables
 from .tagged_yaml import Mapping
 
 _LISTS = {
@@ -68,10 +67,7 @@ def _beside(path: Path) -> Path | None:
 
 def _is_config(path: Path) -> bool:
     """Whether a TOML is one of these, rather than facts or a description of another kind."""
-    try:
-        return "obs_scales" in tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ImportFailed(f"{path}: cannot be read as TOML: {error}") from None
+    return "obs_scales" in toml_tables(path)
 
 
 def _check(config: HolosomaConfig, count: int, source: Path) -> None:

@@ -34,7 +34,7 @@ def find_importer(path: Path) -> Importer:
     if not found:
         why = "".join(f"\n  - {line}" for line in reasons(path, _readers))
         known = "".join(f"\n  - {importer.name}: {importer.description}" for importer in IMPORTERS.values())
-        raise ImportFailed(f"{path}: read by no importer:{why}\nknown:{known}")
+        raise ImportFailed(f"{path}: read by no importer:{why}\n  - known are:{known}")
     return IMPORTERS[found[0]]
 
 

@@ -1,5 +1,6 @@
 """`isthmus bundle`: show, verify, diff, sign."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,3 +112,58 @@ def test_keys_are_never_overwritten_and_other_files_are_no_keys(bundle, tmp_path
         check_signature(bundle, key)
     with pytest.raises(SignatureError, match="cannot be read"):
         sign(bundle, tmp_path / "nothing")
+
+
+def test_diff_tells_rounding_and_long_lists_in_one_line_each(bundle, tmp_path, capsys):
+    contract = load_bundle(bundle).manifest.contract
+    rounded = tuple(replace(joint, upper=joint.upper * (1.0 + 3e-8)) for joint in contract.joints)
+    one, other = (
+        rewritten(bundle, tmp_path / f"{k}.onnx", contract=replace(contract, **changes))
+        for k, changes in enumerate(
+            (
+                {"latency_s": (0.0, 0.045)},
+                {"joints": rounded, "latency_s": (0.0, 0.045 * (1 + 1e-8))},
+            )
+        )
+    )
+    assert isthmus("bundle", "diff", one, other) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "contract.latency_s: 1 value differs by at most 4.5e-10: rounding" in lines
+    assert len([line for line in lines if line.endswith(": rounding")]) == len(contract.joints) + 1 - sum(
+        joint.upper == 0 for joint in contract.joints
+    )
+    assert not any(" / " in line for line in lines)
+
+
+def test_many_values_of_a_list_are_told_by_their_largest_difference():
+    from isthmus.deploy.commands.bundle import _told
+
+    far = [(f"a.mean[{k}]", float(k), float(k) + 0.5 + 0.01 * k) for k in range(12)]
+    near = [(f"a.mean[{k}]", float(k), float(k) * (1 + 1e-7)) for k in range(12, 24)]
+    assert list(_told("a.mean", far)) == ["a.mean: 12 values differ by up to 0.61"]
+    assert list(_told("a.mean", near)) == ["a.mean: 12 values differ by at most 2.3e-06: rounding"]
+    assert list(_told("a.mean", [far[0], near[0]])) == [
+        "a.mean: 1 value differs by at most 1.2e-06: rounding",
+        "a.mean[0]: 0.0 / 0.5",
+    ]
+    assert list(_told("name", [("name", "a", "b")])) == ["name: 'a' / 'b'"]
+
+
+def test_show_gives_units_joint_by_joint():
+    from isthmus.deploy.commands.bundle import _units
+    from isthmus.policies.contracts import get_contract
+
+    contract = get_contract("cartpole-balance")
+    assert _units(contract) == "pole: rad, N m, s; slider: m, N, s"
+    assert _units(replace(contract, robot="elsewhere")) == "rad, N m, s where it turns, m, N, s where it slides"
+    assert _units(get_contract("so101-reach")) == "rad, N m, s"
+
+
+def test_what_is_no_file_is_no_key_and_no_bundle(bundle, tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path, tmp_path / "fifo", Path("/dev/zero"), tmp_path / "nothing"):
+        assert isthmus("bundle", "sign", bundle, "--key", path) == 2
+        assert isthmus("bundle", "verify", bundle, "--trusted", path) == 2
+        assert isthmus("bundle", "verify", path) == 2
+        said = capsys.readouterr().err
+        assert said.count(str(path)) == 3 and said.count("cannot be read") == 2

@@ -25,7 +25,7 @@ NETWORK = DATA / "mjlab" / "velocity.onnx"
 def why(path: Path) -> str:
     with pytest.raises(ImportFailed) as error:
         find_importer(path)
-    said, _, known = str(error.value).partition("\nknown:")
+    said, _, known = str(error.value).partition("\n  - known are:")
     assert all(f"\n  - {name}: " in known for name in IMPORTERS)
     return said
 

@@ -1,16 +1,21 @@
 """Reading other people's files: tags are data, archives stay within bounds, numbers agree within their print."""
 
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from parity import DATA
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.policies.importers import files
 from isthmus.policies.importers.common import ImportFailed, Numbers, agree, parse_csv
+from isthmus.policies.importers.facts import read_facts
+from isthmus.policies.importers.files import metadata, toml_tables
 from isthmus.policies.importers.leapp import read_safetensors
 from isthmus.policies.importers.tagged_yaml import Opaque, Slice, parse_yaml
 
@@ -112,3 +117,27 @@ def test_sources_agree_within_their_print_or_not_at_all() -> None:
         agree("scale", coarse, Numbers(values=(0.0745, -1.4), source="facts"))
     with pytest.raises(ImportFailed, match="2 values, facts has 1"):
         agree("scale", coarse, Numbers(values=(0.0745,), source="facts"))
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = [1,", "\xff"])
+def test_a_toml_that_is_none_is_refused_with_its_name(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(text.encode("latin1"))
+    with pytest.raises(ImportFailed, match=r"mine\.toml"):
+        toml_tables(path)
+    with pytest.raises(IsthmusError, match=r"mine\.toml"):
+        read_facts(path)
+
+
+def test_facts_that_are_no_file_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path, tmp_path / "fifo", tmp_path / "nothing"):
+        with pytest.raises(IsthmusError, match="expected a TOML file of facts"):
+            read_facts(path)
+
+
+def test_properties_that_are_no_text_are_refused() -> None:
+    model = onnx.load(str(DATA / "mjlab" / "velocity.onnx"))
+    data = model.SerializeToString().replace(b"joint_names", b"joint_\xffames")
+    with pytest.raises(ImportFailed, match="no text"):
+        metadata(onnx.load_model_from_string(data))

@@ -9,6 +9,7 @@ import pytest
 from benches import Good
 from catalogue import FAULTS
 from faults import Case, Fault
+from saying import ill_said
 
 from isthmus.deploy.doctor.diagnose import diagnose
 from isthmus.deploy.doctor.findings import Diagnosis
@@ -28,10 +29,11 @@ def test_there_are_many_classes_of_faults_on_many_robots() -> None:
     assert len({fault.on for fault in FAULTS}) >= 5
 
 
+@pytest.mark.timeout(900)
 def test_every_fault_is_found_and_nearly_all_are_named(
     good: Callable[[str, int], Good], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows, found, named = [], 0, 0
+    rows, found, named, badly_said = [], 0, 0, []
     started = time.monotonic()
     for fault in FAULTS:
         sound = good(fault.on, SEED)
@@ -40,6 +42,7 @@ def test_every_fault_is_found_and_nearly_all_are_named(
         )
         diagnosis = diagnose(case.path, case.robot, case.log)
         right = _named(fault, diagnosis)
+        badly_said += [words for finding in diagnosis.findings if (words := ill_said(finding))]
         found, named = found + (not diagnosis.healthy), named + right
         first = diagnosis.faults[0] if diagnosis.faults else None
         stage = "-" if first is None else first.stage
@@ -48,6 +51,7 @@ def test_every_fault_is_found_and_nearly_all_are_named(
     with capsys.disabled():
         print("\n" + "\n".join(rows))
         print(f"{len(FAULTS)} faults, {found} found, {named} named, {time.monotonic() - started:.0f} s")
+    assert badly_said == []
     assert found >= 0.98 * len(FAULTS)
     assert named >= 0.9 * len(FAULTS)
 

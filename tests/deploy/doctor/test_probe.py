@@ -121,7 +121,7 @@ def test_a_joint_without_torque_is_named(arm: VirtualArm) -> None:
 
 
 def test_the_probe_is_also_a_log(arm: VirtualArm, tmp_path: Path) -> None:
-    from isthmus.deploy.doctor.signal_log import read_signals, write_signals
+    from isthmus.deploy.doctor.signal_file import read_signals, write_signals
 
     robot = open_robot(SPEC, port=arm.port, calibration=ArmCalibration.nominal(SPEC), timeout_s=2.0)
     robot.connect()

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from benches import Good
 
+from isthmus.deploy.cli import main
+from isthmus.deploy.doctor.diagnose import diagnose
 from isthmus.deploy.doctor.observe import compare, observations
 from isthmus.deploy.doctor.replay import in_contract_order
-from isthmus.deploy.doctor.signal_log import read_signals, write_signals
+from isthmus.deploy.doctor.signal_file import read_signals, write_signals
 from isthmus.deploy.log import LogError
 
 
@@ -48,3 +50,18 @@ def test_the_observation_in_numpy_is_what_the_network_was_shown(good: Callable[[
     size = np.maximum(1.0, np.abs(expected).max(0))
     assert float((np.abs(expected - log.observation) / size).max()) < 1e-5
     assert compare(contract, expected, log.observation) == ""
+
+
+def test_a_log_of_a_run_is_healthy_and_one_that_is_cut_off_says_so(
+    good: Callable[[str, int], Good], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound, path = good("reach", 0), tmp_path / "run.mcap"
+    with pytest.raises(SystemExit):
+        main(["run", str(sound.bundle.path), "--arm", "soft", "--lockstep", "--targets", "1", "--log", str(path)])
+    whole = read_signals(path)
+    assert whole.broken == "" and whole.metadata.period_ns == sound.bundle.manifest.contract.period_ns
+    findings = diagnose(sound.bundle.path, sound.robot, whole).findings
+    assert not [f.cause for f in findings if f.stage in ("stream", "timing", "replay", "dry run")]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    cut = read_signals(path)
+    assert cut.broken == "ends in the middle" and 0 < len(cut) <= len(whole)
