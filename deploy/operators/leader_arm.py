@@ -12,6 +12,7 @@ from isthmus.hardware.joint_calibration import ArmCalibration, EncoderMap, encod
 from isthmus.hardware.robot import RobotSpec
 
 from ..messages import Drive
+from ..modes import Mode
 from .operator import OperatorError, View
 from .person import Person
 
@@ -120,19 +121,20 @@ class LeaderArm:
 
     def values(self, person: Person, view: View) -> tuple[float, ...]:
         """Targets or offsets (n,), rad, of the follower; NaN keeps a joint where it is."""
-        absolute = self._config.mapping == "absolute"
-        values = self._absolute(person, view) if absolute else self._offset(person.engaged and not person.rewinding)
-        return tuple(values.tolist())
+        # Not before the runtime has handed over: what the leader moved until then, or while the robot went back, does not count.
+        driving = person.engaged and view.mode is Mode.TELEOP
+        if self._config.mapping == "clutch":
+            return tuple(self._offset(driving).tolist())
+        return tuple(self._absolute(driving, person.engaged, view).tolist())
 
     def close(self) -> None:
         """Release the port; the arm stays limp."""
         self._bus.close()
 
-    def _absolute(self, person: Person, view: View) -> np.ndarray:
-        """After rewinding the robot stays where it went until the leader is there too."""
-        driving = person.engaged and not person.rewinding
+    def _absolute(self, driving: bool, engaged: bool, view: View) -> np.ndarray:
+        """While the leader is not where the robot is, as after going back, the robot stays."""
         self._aligned = driving and (self._aligned or self.admits(view))
-        return self._pose if self._aligned or not person.engaged else np.full_like(self._pose, np.nan)
+        return self._pose if self._aligned or not engaged else np.full_like(self._pose, np.nan)
 
     def _offset(self, driving: bool) -> np.ndarray:
         if not driving:

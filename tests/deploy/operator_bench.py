@@ -31,9 +31,13 @@ class Stage:
         self.tip = TARGET + np.array([0.05, -0.03, 0.02])
         self.now_ns = 10_000_000_000
         self.executed = np.zeros(num_joints)
+        self.hands_over = True  # the runtime does what the operator asks
+        self._last = OperatorCommand()
 
     def view(self) -> View:
         mode = Mode.POLICY if self.episode >= 0 else Mode.HOLD
+        if self._last.engaged and self.hands_over:
+            mode = Mode.REWIND if self._last.rewind else Mode.TELEOP
         return View(
             episode=self.episode,
             mode=mode,
@@ -48,7 +52,7 @@ class Stage:
     def run(self, operator: Operator, ticks: int) -> list[OperatorCommand]:
         commands = []
         for _ in range(ticks):
-            command = operator.poll(self.now_ns)
+            command = self._last = operator.poll(self.now_ns)
             if command.engaged and len(command.values) == 3:
                 self.tip = self.tip + np.array(command.values) * 0.02
             commands.append(command)

@@ -72,7 +72,7 @@ class DeviceContract(OperatorContract):
         commands = [attempt.do(attempt.move)]
         attempt.rest()
         rest = attempt.poll().values
-        commands += [attempt.do(attempt.engage), attempt.do(attempt.move)]
+        commands += [attempt.do(attempt.engage), attempt.poll(), attempt.do(attempt.move)]
         assert not np.allclose(commands[-1].values, rest, equal_nan=True)
         commands.append(attempt.do(attempt.release))
         for command in commands:

@@ -5,15 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+from deploy_fakes import STEP, Bench
 from fake_bus import FakeBus  # pyright: ignore[reportMissingImports]
 from input_devices import pedal
 from operator_bench import FakeInput, OperatorBench, Stage
 from operator_contract import DeviceContract
 
 from isthmus.deploy.messages import Drive
+from isthmus.deploy.modes import Mode
 from isthmus.deploy.operators.device import DeviceFactory
 from isthmus.deploy.operators.leader_arm import LeaderArm, LeaderConfig, Mapping, unwrapped
-from isthmus.deploy.operators.operator import OperatorError
+from isthmus.deploy.operators.operator import OperatorError, View
 from isthmus.deploy.operators.pedal import PedalConfig
 from isthmus.deploy.operators.person import Person
 from isthmus.hardware.joint_calibration import ArmCalibration, encoder_map
@@ -101,7 +103,7 @@ def test_an_absolute_leader_drives_only_once_it_is_where_the_robot_is(bus: FakeB
     hand.turn("wrist_flex", -140)  # 0.09 rad
     command = bench.poll()
     assert command.engaged and command.drive == Drive.JOINT_TARGET
-    np.testing.assert_allclose(command.values, hand.pose())
+    np.testing.assert_allclose(bench.poll().values, hand.pose())
     hand.turn("wrist_flex", 300)  # the robot follows behind: nobody is thrown out
     assert bench.poll().engaged
 
@@ -119,6 +121,7 @@ def test_after_going_back_an_absolute_leader_must_be_where_the_robot_is_again(bu
     bench.stage.executed = hand.pose() + 0.3  # where the way back led
     command = bench.do(bench.press["rewind_off"])
     assert command.engaged and np.isnan(command.values).all()  # it stays where it is, in the person's hands
+    assert np.isnan(bench.poll().values).all()
     bench.stage.executed = hand.pose() + 0.05
     np.testing.assert_allclose(bench.poll().values, hand.pose())
 
@@ -129,13 +132,27 @@ def test_with_a_clutch_the_robot_moves_as_far_as_the_leader_since_it_closed(bus:
     hand.turn("elbow_flex", 300)
     command = bench.do(bench.engage)
     assert command.engaged and command.drive == Drive.JOINT_OFFSET and not any(command.values)
+    assert not any(bench.poll().values)
     hand.turn("elbow_flex", 100)
     np.testing.assert_allclose(bench.poll().values, [0, 0, 100 * COUNT, 0, 0, 0])
     bench.do(bench.release)
     hand.turn("elbow_flex", -350)  # moved while the clutch is open
-    assert not any(bench.do(bench.engage).values)
+    assert not any(bench.do(bench.engage).values) and not any(bench.poll().values)
     hand.turn("elbow_flex", -10)
     np.testing.assert_allclose(bench.poll().values, [0, 0, -10 * COUNT, 0, 0, 0], atol=1e-12)
+
+
+def test_what_the_leader_moves_while_the_runtime_does_not_hand_over_does_not_count(bus: FakeBus):
+    bench, hand = begun(bus, "clutch"), Hand(bus)
+    bench.stage.hands_over = False  # it holds for a reason of its own
+    bench.do(bench.engage)
+    for _ in range(5):
+        hand.turn("elbow_flex", 50)
+        assert not any(bench.poll().values)
+    bench.stage.hands_over = True
+    assert not any(bench.poll().values)
+    hand.turn("elbow_flex", 50)
+    np.testing.assert_allclose(bench.poll().values, [0, 0, 50 * COUNT, 0, 0, 0], atol=1e-12)
 
 
 def test_after_going_back_the_clutch_closes_anew(bus: FakeBus):
@@ -145,6 +162,8 @@ def test_after_going_back_the_clutch_closes_anew(bus: FakeBus):
     assert not any(bench.do(bench.press["rewind"]).values)
     hand.turn("elbow_flex", 50)
     assert not any(bench.do(bench.press["rewind_off"]).values)
+    hand.turn("elbow_flex", 15)  # before the runtime has handed over
+    assert not any(bench.poll().values)
     hand.turn("elbow_flex", 10)
     np.testing.assert_allclose(bench.poll().values, [0, 0, 10 * COUNT, 0, 0, 0], atol=1e-12)
 
@@ -154,6 +173,7 @@ def test_a_wrist_that_turns_past_the_encoders_end_goes_on(bus: FakeBus):
     hand.put("wrist_roll", 4090)
     bench.poll()
     bench.do(bench.engage)
+    bench.poll()
     hand.put("wrist_roll", 4)
     np.testing.assert_allclose(bench.poll().values[4], 10 * COUNT)
     hand.put("wrist_roll", 4080)
@@ -244,7 +264,7 @@ def test_a_virtual_leader_is_guided_by_hand_and_followed():
         stage.episode = 0
         stage.run(operator, 1)
         foot.key(30)
-        assert not any(stage.run(operator, 1)[0].values)
+        assert not any(any(command.values) for command in stage.run(operator, 2))
         moved = np.array([0.2, -0.1, 0.15, 0.1, -0.2, 0.3])
         machine.guide(moved)
         machine.advance(0.5)
@@ -252,3 +272,38 @@ def test_a_virtual_leader_is_guided_by_hand_and_followed():
         operator.close()
     assert command.engaged
     np.testing.assert_allclose(command.values, moved, atol=0.03)
+
+
+def test_the_runtime_moves_the_robot_as_far_as_the_leader_and_no_tick_jumps(bus: FakeBus):
+    runtime = Bench()
+    runtime.arm()
+    runtime.start_policy(20)
+    foot, hand = pedal(), Hand(bus)
+
+    def view() -> View:
+        rt = runtime.runtime
+        return View(
+            episode=rt.episode, mode=rt.mode, target=np.zeros(3), joint_pos=rt.joint_pos, executed_target=rt.executed
+        )
+
+    operator = DeviceFactory((config(bus.port), PedalConfig(device=None, open=foot.opener())))(view)
+
+    def ticks(count: int) -> None:
+        for _ in range(count):
+            runtime.desk.operator = partial(operator.poll, runtime.clock.now_ns())
+            runtime.steps(1)
+
+    ticks(5)
+    foot.key(30)
+    ticks(25)  # the blend ends
+    assert runtime.runtime.mode is Mode.TELEOP
+    before = runtime.runtime.executed.copy()
+    hand.turn("elbow_flex", 100)
+    ticks(25)
+    np.testing.assert_allclose(runtime.runtime.executed - before, [0, 0, 100 * COUNT, 0, 0, 0], atol=1e-6)
+    foot.key(30, 0)
+    ticks(1)
+    assert runtime.runtime.mode is Mode.POLICY
+    operator.close()
+    steps = np.abs(np.diff([tick["executed_target"] for tick in runtime.ticks()[-60:]], axis=0))
+    assert (steps <= STEP + 1e-9).all()

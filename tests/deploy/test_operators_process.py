@@ -62,7 +62,7 @@ class Served:
     def __init__(self, boxes: Mailboxes, factory: OperatorFactory) -> None:
         self.pipe, control = multiprocessing.Pipe()
         self.codes: list[object] = []
-        self._thread = Thread(target=self._main, args=(boxes.setup(factory), control))
+        self._thread = Thread(target=self._main, args=(boxes.setup(factory), control), daemon=True)
         self._thread.start()
 
     def _main(self, setup: OperatorSetup, control: Connection) -> None:
