@@ -275,6 +275,22 @@ def test_a_pedal_of_one_key_is_enough():
     PedalConfig(device=None, rewind=None, done=None, open=foot.opener()).build().close()
 
 
+def test_a_toggled_pedal_that_is_held_down_does_not_flutter():
+    foot, puck = pedal(), spacemouse()
+    stage = Stage()
+    configs = (
+        SpaceMouseConfig(drive=TIP, open=puck.opener()),
+        PedalConfig(device=None, toggle=True, open=foot.opener()),
+    )
+    operator = DeviceFactory(configs)(stage.view)
+    stage.episode = 0
+    stage.run(operator, 1)
+    foot.key(A)
+    for _ in range(5):
+        assert stage.run(operator, 1)[0].engaged
+        foot.key(A, 2)  # the kernel repeats keys that are held
+
+
 def test_a_pedal_must_be_named():
     with pytest.raises(OperatorError, match="looks like any other keyboard; name its device with --pedal"):
         PedalConfig(device=None).build()
