@@ -26,7 +26,7 @@ from .stamps import StampingClock, Stamps
 from .stub_robot import StubRobot
 
 ROBOT = "go2"
-TRACED_PAUSE_S = 0.0005
+TRACED_PAUSE_S = 0.001  # the recorder must follow
 SETTLING_TICKS = 2000  # until every counter and free list has its size
 _ARMING = (Mode.DAMP, Mode.READY, Mode.POLICY)
 

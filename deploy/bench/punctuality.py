@@ -12,6 +12,7 @@ class Punctuality:
     ticks: int
     missed: int  # deadlines that were skipped
     rate_error_percent: float  # of the rate that was kept, skipped deadlines included
+    drift_percent: float  # the same without them: whether the deadlines themselves go right
     p50_us: float  # lateness: wake-up after the deadline
     p90_us: float
     p99_us: float
@@ -38,18 +39,30 @@ def punctuality(segments: list[Segment], period_ns: int) -> Punctuality:
         raise ValueError("a segment needs at least 2 ticks")
     late_us = np.concatenate([1e-3 * (s.wake_ns - s.deadline_ns)[1:] for s in segments])
     ticks = np.array([len(s.wake_ns) for s in segments])
-    errors = np.array([rate_error(s.wake_ns[1:], period_ns) if len(s.wake_ns) > 2 else 0.0 for s in segments])
+    drifts = [_drift(segment, period_ns) for segment in segments]
+    missed = sum(skipped(segment.deadline_ns, period_ns) for segment in segments)
+    drift = float(np.average(drifts, weights=ticks))
     p50, p90, p99 = np.quantile(late_us, (0.5, 0.9, 0.99))
     return Punctuality(
         ticks=int(ticks.sum()),
-        missed=sum(skipped(s.deadline_ns, period_ns) for s in segments),
-        rate_error_percent=100.0 * float(np.average(errors, weights=ticks)),
+        missed=missed,
+        rate_error_percent=100.0 * (drift - missed / (int(ticks.sum()) + missed)),
+        drift_percent=100.0 * drift,
         p50_us=float(p50),
         p90_us=float(p90),
         p99_us=float(p99),
         max_us=float(late_us.max()),
         cpu_us=1e6 * sum(s.cpu_s for s in segments) / int(ticks.sum()),
     )
+
+
+def _drift(segment: Segment, period_ns: int) -> float:
+    """Relative error of the rate but for skipped deadlines: of wake-ups moved back by every period that was skipped before them."""
+    if len(segment.wake_ns) < 3:
+        return 0.0
+    since = segment.deadline_ns - segment.deadline_ns[0]
+    late = np.rint(since / period_ns).astype(np.int64) - np.arange(len(since))
+    return rate_error((segment.wake_ns - late * period_ns)[1:], period_ns)
 
 
 def skipped(deadline_ns: np.ndarray, period_ns: int) -> int:

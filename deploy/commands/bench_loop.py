@@ -19,7 +19,7 @@ from ..bench.punctuality import Punctuality, Segment, punctuality
 if TYPE_CHECKING:
     from ..bench.own_process import OwnProcess
 
-TRACED_TICKS = 1000
+TRACED_TICKS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,8 @@ class LoopRow:
     c: Punctuality
     busy: Punctuality | None  # ours, beside a busy Python process on another CPU
     recorder_cpu_us: float  # for each tick, in its own process
-    dropped: int  # records lost, of the whole row
+    dropped: int  # records lost, but for the traced ticks
+    dropped_traced: int  # of the traced ticks, which come faster than most recorders can follow on a busy computer
     recorded: int  # records in the log
     ticks: int  # that we did in all, warming up and tracing included
     kept: Kept
@@ -117,10 +118,11 @@ class BenchLoop:
             before_s = own.recorder_cpu_s()
             segments = self._segments(own, program, period_ns)
             recorder_s = own.recorder_cpu_s() - before_s
-            kept = own.allocations(TRACED_TICKS)
             soak = self.soak_minutes > 0 and rate == max(self.rates)
             growth = own.soak(self.soak_minutes, rate) if soak else None
-            state = own.ticks(2)
+            dropped = own.ticks(2).dropped
+            kept = own.allocations(TRACED_TICKS)
+            last = own.ticks(2)
         driven = sum(len(s.wake_ns) for name in ("first", "ours", "busy") for s in segments[name])
         return LoopRow(
             rate_hz=rate,
@@ -129,9 +131,10 @@ class BenchLoop:
             c=punctuality(segments["c"], period_ns),
             busy=punctuality(segments["busy"], period_ns) if self.busy else None,
             recorder_cpu_us=1e6 * recorder_s / driven,
-            ticks=state.done,
+            ticks=last.done,
             recorded=records_in(log),
-            dropped=state.dropped,
+            dropped=dropped,
+            dropped_traced=last.dropped - dropped,
             kept=kept,
             growth=growth,
         )
@@ -185,7 +188,7 @@ def _print_table(table: LoopTable, console) -> None:  # noqa: ANN001
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table("rate, Hz", "loop", "p50", "p90", "p99", "max", "p50 / C", "p99 / C", "missed", "rate error, %", "CPU a tick",
+    shown = Table("rate, Hz", "loop", "p50", "p90", "p99", "max", "p50 / C", "p99 / C", "missed", "rate error, %", "drift, %", "CPU a tick",
                   title="lateness of each wake-up and CPU time, us")  # fmt: skip
     for row in table.rows:
         for name, loop in (("isthmus", row.ours), ("beside a busy process", row.busy), ("C clock_nanosleep", row.c)):
@@ -199,19 +202,21 @@ def _print_table(table: LoopTable, console) -> None:  # noqa: ANN001
                 *(ratio if isinstance(ratio, str) else f"{ratio:.2f}" for ratio in ratios),
                 f"{loop.missed} of {loop.ticks}",
                 f"{loop.rate_error_percent:+.4f}",
+                f"{loop.drift_percent:+.4f}",
                 f"{loop.cpu_us:.0f}",
             )
-    Console(width=max(console.width, 130)).print(shown)
+    Console(width=max(console.width, 150)).print(shown)
     for row in table.rows:
         console.print(_memory(row), highlight=False)
     console.print(table.rows[0].granted, f"load at the beginning: {table.load[0]:.1f}", highlight=False)
 
 
 def _memory(row: LoopRow) -> str:
-    kept = (
-        f"{row.kept.grown_bytes:+d} B kept of {row.kept.calls} ticks{f' ({row.kept.where})' if row.kept.where else ''}"
-    )
-    growth = ""
-    if row.growth is not None:
-        growth = f"; in {row.growth.minutes:g} min loop {row.growth.loop_kib:+d} KiB, recorder {row.growth.recorder_kib:+d} KiB"
-    return f"{row.rate_hz:g} Hz: {row.recorded} of {row.ticks} ticks recorded, {row.dropped} dropped; {kept}{growth}"
+    where = f" ({row.kept.where})" if row.kept.where else ""
+    parts = [
+        f"{row.rate_hz:g} Hz: {row.recorded} of {row.ticks} ticks recorded, {row.dropped} dropped (traced: {row.dropped_traced})",
+        f"{row.kept.grown_bytes:+d} B kept of {row.kept.calls} ticks{where}",
+    ]
+    if (growth := row.growth) is not None:
+        parts.append(f"in {growth.minutes:g} min loop {growth.loop_kib:+d} KiB, recorder {growth.recorder_kib:+d} KiB")
+    return "; ".join(parts)

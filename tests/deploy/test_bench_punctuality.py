@@ -50,9 +50,17 @@ def test_skipped_deadlines_are_counted_and_missing_from_the_rate():
     assert skipped(deadlines, PERIOD) == 4
     found = punctuality([Segment(deadline_ns=deadlines, wake_ns=deadlines + 20_000, cpu_s=0.0)], PERIOD)
     assert found.missed == 4
-    assert found.rate_error_percent == pytest.approx(
-        -100 * 4 / 900, rel=0.02
-    )  # from the middle of one tenth to another
+    assert found.rate_error_percent == pytest.approx(-100 * 4 / 1000)
+    assert found.drift_percent == pytest.approx(0.0, abs=1e-9)
+
+
+def test_drift_is_seen_beside_what_was_skipped():
+    deadlines = np.delete(GRID, [500, 995])
+    wakes = deadlines + ((deadlines - GRID[0]) * 1e-3).astype(np.int64)
+    found = punctuality([Segment(deadline_ns=deadlines, wake_ns=wakes, cpu_s=0.0)], PERIOD)
+    assert found.missed == 2
+    assert found.drift_percent == pytest.approx(-0.1, rel=0.01)
+    assert found.rate_error_percent == pytest.approx(-0.1 - 0.2, rel=0.01)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.01, 0.99, 1.0001])
