@@ -123,7 +123,10 @@ def _records(file: IO[bytes], path: Path) -> Iterator[Any]:
             )
         size = record.uncompressed_size
         if record.compression == "zstd":
-            size = max(size, zstandard.get_frame_parameters(record.data).content_size)
+            said = zstandard.get_frame_parameters(record.data).content_size
+            size = (
+                size if said == zstandard.CONTENTSIZE_UNKNOWN else max(size, said)
+            )  # unknown: bounded by the chunk's own
         if size > LARGEST_CHUNK:
             raise LogError(
                 f"{path}: a chunk unpacks to {size} bytes, expected at most {LARGEST_CHUNK}; write smaller chunks"

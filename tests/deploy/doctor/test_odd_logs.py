@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import zstandard
 from benches import Good
+from mcap.data_stream import RecordBuilder
+from mcap.records import Chunk, Metadata
+from mcap.stream_reader import StreamReader
 from mcap.writer import Writer
 
 from isthmus.deploy.doctor.diagnose import diagnose
@@ -240,3 +243,19 @@ def test_gravity_that_is_nothing_is_a_fault(good: Callable[[str, int], Good]) ->
     assert not _without_warnings(
         sound, sound.logs[0].with_signals(gravity=sound.logs[0].signals["gravity"] * 0.0)
     ).healthy
+
+
+def test_a_chunk_that_was_packed_as_a_stream_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.mcap", [TICK] * 20)
+    with path.open("rb") as file:
+        records = list(StreamReader(file, emit_chunks=True).records)
+    chunk = next(record for record in records if isinstance(record, Chunk))
+    metadata = next(record for record in records if isinstance(record, Metadata))
+    packer = zstandard.ZstdCompressor().compressobj()  # which does not say how much there will be
+    data = packer.compress(zstandard.decompress(chunk.data)) + packer.flush()
+    assert zstandard.get_frame_parameters(data).content_size == zstandard.CONTENTSIZE_UNKNOWN
+    builder = RecordBuilder()
+    metadata.write(builder)
+    replace(chunk, data=data).write(builder)
+    path.write_bytes(b"\x89MCAP0\r\n" + builder.end())
+    assert len(read_signals(path)) == 20
