@@ -60,7 +60,9 @@ class _InPlace:
 class BoundPolicy:
     """Calls a policy with signals in its own joint order and keeps its last proposal in robot order, in preallocated arrays."""
 
-    def __init__(self, policy: Policy, body: Body, period_ns: int, num_actions: int) -> None:
+    def __init__(
+        self, policy: Policy, body: Body, period_ns: int, num_actions: int, told: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         """Bind by name.
 
         Args:
@@ -68,6 +70,7 @@ class BoundPolicy:
             body: of the robot whose signals it sees.
             period_ns: of the runtime; the policy's own is a whole number of those.
             num_actions: width of the action arrays, at least the policy's.
+            told: where proposals go, by the names of a tick's fields; None: into arrays of its own.
 
         Raises:
             BindingError: joints or signals that the robot does not have, or a control period that does not fit.
@@ -87,9 +90,9 @@ class BoundPolicy:
         self._joints = [(inputs[name], name) for name in OF_JOINTS if name in inputs]
         self._commands = [values for name, values in inputs.items() if name.startswith("command.")]
         self._sensed = [(values, name) for name, values in inputs.items() if self._is_sensed(name, values, body)]
-        self.joint_target = np.full(len(body.joint_names), np.nan)
-        self.base_action = np.full(num_actions, np.nan)
-        self.residual_action = np.full(num_actions, np.nan)
+        widths = {"policy_target": len(body.joint_names), "base_action": num_actions, "residual_action": num_actions}
+        told = {name: np.full(width, np.nan) for name, width in widths.items()} if told is None else told
+        self.joint_target, self.base_action, self.residual_action = (told[name] for name in widths)
         self.gate_prob = self.gate = self.inference_us = 0.0
         self._proposed = False
         out = self._core.outputs
@@ -139,7 +142,7 @@ class BoundPolicy:
             self.clear()
             raise PolicyFault(f"{self._name} failed: {type(error).__name__}: {error}") from error
         self.inference_us = (time.perf_counter_ns() - started) * 1e-3
-        if proposal.shape != self._indices.shape or not math.isfinite(np.add.reduce(proposal)):
+        if proposal.shape != self._indices.shape or not math.isfinite(proposal.dot(proposal)):
             self.clear()
             raise PolicyFault(
                 f"{self._name} proposed {proposal.tolist()}, expected {len(self._indices)} finite joint targets; "

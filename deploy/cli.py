@@ -22,6 +22,7 @@ from .commands.bench_train import BenchTrain
 from .commands.bundle import BundleDiff, BundleShow, BundleSign, BundleVerify
 from .commands.calibrate import Calibrate
 from .commands.compare import Compare
+from .commands.convert import Convert
 from .commands.correct import Correct
 from .commands.demo import Demo
 from .commands.doctor import Doctor
@@ -91,6 +92,7 @@ Command = (
     | Annotated[Doctor, subcommand("doctor", prefix_name=False)]
     | Annotated[Run, subcommand("run", prefix_name=False)]
     | Annotated[ReplayLog, subcommand("replay", prefix_name=False)]
+    | Annotated[Convert, subcommand("convert", prefix_name=False)]
     | Annotated[Calibrate, subcommand("calibrate", prefix_name=False)]
     | Annotated[Correct, subcommand("correct", prefix_name=False)]
     | Annotated[Learn, subcommand("learn", prefix_name=False)]
@@ -110,6 +112,8 @@ Command = (
     ]
 )
 
+_EXTRAS = {"rerun": "viewer", "evdev": "operators"}  # which extra brings a module; all others come with train
+
 COMMAND_NAMES = tuple(get_args(annotated)[1].name for annotated in get_args(Command))
 
 
@@ -126,13 +130,14 @@ def main(arguments: list[str] | None = None) -> None:
         words = ["bench", "gap", *words[1:]]
     if words[0] == "export" and words[1:2] not in ([name] for name in EXPORT_NAMES):
         words = ["export", "bundle", *words[1:]]  # a directory of this name is `./c`
-    command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
     try:
+        command = tyro.cli(Command, prog="isthmus", description=DESCRIPTION, args=words, config=(OmitArgPrefixes,))
         code = command.run()
     except IsthmusError as error:
         code = _fail(str(error))
     except ModuleNotFoundError as error:
-        code = _fail(f"this command needs {error.name}; install it with: pip install 'isthmus[train]'")
+        extra = _EXTRAS.get((error.name or "").split(".")[0], "train")
+        code = _fail(f"this command needs {error.name}; install it with: pip install 'isthmus[{extra}]'")
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE

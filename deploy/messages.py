@@ -6,6 +6,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from .sparkline import OCTAVES
+
 TEXT_BYTES = 400
 MAX_VALUES = 32  # numbers that a person can give at once
 
@@ -125,6 +127,7 @@ def status_dtype(num_joints: int) -> np.dtype:
             ("lateness_p50_us", "<f8"),
             ("lateness_p99_us", "<f8"),
             ("lateness_max_us", "<f8"),
+            ("lateness_counts", "<i8", (OCTAVES,)),
             ("max_temperature", "<f8"),  # deg C
             ("bus_errors", "<i8"),
             ("faults", "<i8"),

@@ -200,10 +200,17 @@ def recorder_main(setup: RecorderSetup, control: Connection) -> None:
     ticks = Ring(dtype, setup.tick_capacity, name=setup.tick_ring)
     events = [Ring(EVENT_DTYPE, setup.event_capacity, name=name) for name in setup.event_rings]
     control.send("ready")
-    _drain_until_told(writer, ticks, events, control)
-    writer.close()
-    for ring in (ticks, *events):
-        ring.close()
+    try:
+        _drain_until_told(writer, ticks, events, control)
+        writer.close()
+    except OSError as error:
+        control.send(
+            f"cannot go on recording to {setup.path}: {error.strerror}; what is there can be read, make room for more"
+        )
+        raise SystemExit(2) from None
+    finally:
+        for ring in (ticks, *events):
+            ring.close()
 
 
 def _drain_until_told(writer: RecordWriter, ticks: Ring, events: Sequence[Ring], control: Connection) -> None:

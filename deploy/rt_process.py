@@ -34,10 +34,9 @@ from .realtime import ask_for_realtime, stop_garbage_collection
 from .record import RingSink
 from .runtime import Runtime, RuntimeConfig
 from .shm import Mailbox, Ring
-from .status import fill_status
+from .status import StatusPublisher
 
 MAX_TRAJECTORY_TICKS = 6000
-_STATUS_S = 0.01  # how often others are told, and at once of what is news
 _ORPHAN_S = 3.0  # s without a supervisor: as long as the runtime takes to hold and then go limp
 
 
@@ -186,17 +185,13 @@ def _loop(runtime: Runtime, status: Mailbox, granted: str, sink: RingSink) -> No
         terminated = True
 
     signal.signal(signal.SIGTERM, terminate)
-    record = np.zeros((), dtype=status.dtype)
+    publisher = StatusPublisher(status, runtime, granted)
     runtime.start()
     started_ns = time.monotonic_ns()
-    every, news = max(1, round(_STATUS_S * 1e9 / runtime.period_ns)), None
     while runtime.control.leave == Leave.STAY and not terminated:
         runtime.step()
-        if runtime.ticks % every and news == (news := runtime.news):
+        if not publisher.publish(dropped=sink.dropped):
             continue
-        news = runtime.news
-        fill_status(record, runtime, granted=granted, dropped=sink.dropped)
-        status.write(record)
         silent_s = (time.monotonic_ns() - max(runtime.control.heartbeat_ns, started_ns)) * 1e-9
         if runtime.mode not in DRIVING and silent_s > _ORPHAN_S:
             return  # the supervisor is gone, and the arm is already limp

@@ -93,9 +93,9 @@ class Limiter:
         if safe.ndim == 1:  # the same again, by what takes least time on a few numbers
             finite = math.isfinite(proposed.dot(proposed))
             if finite and b"\0" not in kept.tobytes():
-                return safe, 0 if safe.tobytes() == proposed.tobytes() else int(self._found(proposed, previous))
+                return safe, 0 if safe.tobytes() == proposed.tobytes() else self._found_in_row(proposed, previous)
             np.copyto(safe, previous)
-            return safe, int(self._refusal(np.bool_(finite), joint_pos, joint_vel))
+            return safe, int(self._refusal(np.array(finite), joint_pos, joint_vel))
         finite = np.isfinite(np.square(proposed).sum(axis=-1))
         good = kept.all(axis=-1) & finite
         flags = np.where(good, self._found(proposed, previous), self._refusal(finite, joint_pos, joint_vel))
@@ -126,6 +126,19 @@ class Limiter:
             | beyond(np.abs(proposed - previous), limits.step, Flag.RATE)
             | beyond(np.abs(proposed - self._centre), limits.lead, Flag.TORQUE)
         )
+
+    def _found_in_row(self, proposed: np.ndarray, previous: np.ndarray) -> int:
+        """`_found` for one row."""
+        limits, scratch, mask = self.limits, self._scratch, self._kept
+        found = 0
+        for centre, most, flag in ((previous, limits.step, Flag.RATE), (self._centre, limits.lead, Flag.TORQUE)):
+            np.abs(np.subtract(proposed, centre, out=scratch), out=scratch)
+            if b"\1" in np.greater(scratch, most, out=mask).tobytes():
+                found += flag.value
+        outside = (
+            np.less(proposed, limits.lower, out=mask).tobytes() + np.greater(proposed, limits.upper, out=mask).tobytes()
+        )
+        return found + Flag.POSITION.value if b"\1" in outside else found
 
     def _refusal(self, finite: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray) -> np.ndarray:
         known = finite & np.isfinite(joint_pos).all(axis=-1) & np.isfinite(joint_vel).all(axis=-1)

@@ -1,18 +1,13 @@
 """A real-time session: starts runtime, recorder and operator as processes, watches them, and runs attempts."""
 
-import contextlib
-import multiprocessing
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
 
-from isthmus.hardware.drivers import open_robot
 from isthmus.hardware.interface import Robot, Silence
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.robot import RobotSpec
@@ -21,6 +16,8 @@ from isthmus.policies.policy import Policy
 
 from .attempt import EpisodeResult, EpisodeRunner, SessionError, StoppedByOperator, operator_name
 from .bus_process import BUS_SILENCE_S, BusRobot, BusSetup, bus_main, order_dtype, reading_dtype
+from .child import Child
+from .guarded_robot import open_guarded
 from .lockstep import LockstepSession
 from .log import read_log
 from .messages import (
@@ -45,52 +42,11 @@ from .runtime import RuntimeConfig
 from .shm import Mailbox, Ring
 from .status import Status, status_from_record, tip_of
 
+BUS_TIMEOUT_S = 0.05  # of an answer on the bus
 _HEARTBEAT_S = 0.1
 _POLL_S = 0.01
-_START_S = 90.0
-_STOP_S = 10.0
 _TICK_CAPACITY = 1024
 _EVENT_CAPACITY = 256
-_SPAWN = multiprocessing.get_context("spawn")
-
-
-class _Child:
-    """A process and the pipe to it."""
-
-    def __init__(self, name: str, target: Callable[..., None], setup: object) -> None:
-        self.name = name
-        self.pipe, theirs = _SPAWN.Pipe()
-        self.process: BaseProcess = _SPAWN.Process(
-            target=target, args=(setup, theirs), name=f"isthmus-{name}", daemon=True
-        )
-        # Ctrl-C goes to every process of a terminal, and this one cannot ignore it yet while it imports.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        theirs.close()
-
-    def first_word(self) -> object:
-        """What the process says once it is ready, or why it is not."""
-        try:
-            if self.pipe.poll(_START_S):
-                return self.pipe.recv()
-        except EOFError:
-            pass
-        self.process.join(1.0)
-        return f"the {self.name} process ended with code {self.process.exitcode} before it was ready"
-
-    def end(self, *, ask: bool) -> None:
-        """Wait for the process to end, having asked it to where `ask`; kill it where it does not."""
-        if ask:
-            with contextlib.suppress(OSError):
-                self.pipe.send("end")
-        self.process.join(_STOP_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.pipe.close()
 
 
 class Session(EpisodeRunner):
@@ -132,18 +88,12 @@ class Session(EpisodeRunner):
         metadata = metadata_of(
             robot, self._policies, period_ns=self._period_ns, calibration=calibration, lockstep=False
         )
-        n = len(spec.joints)
-        self._control = Mailbox(CONTROL_DTYPE)
-        self._commands = Mailbox(OPERATOR_DTYPE)
-        self._status = Mailbox(status_dtype(n))
-        self._trajectory = Mailbox(trajectory_dtype(n))
-        self._ticks = Ring(metadata.dtype, _TICK_CAPACITY)
-        self._rt_events, self._own_events = Ring(EVENT_DTYPE, _EVENT_CAPACITY), Ring(EVENT_DTYPE, _EVENT_CAPACITY)
+        self._make_blocks(metadata)
         self._command = ControlCommand()
         self._lock = threading.Lock()
         self._stop_heartbeat = threading.Event()
-        self._children: list[_Child] = []
-        self._operator: _Child | None = None
+        self._children: list[Child] = []
+        self._operator: Child | None = None
         self._terminal = SavedTerminal()
         self._operator_factory: OperatorFactory | None = None
         self._closed = False
@@ -158,6 +108,16 @@ class Session(EpisodeRunner):
         except BaseException:
             self.close()
             raise
+
+    def _make_blocks(self, metadata: LogMetadata) -> None:
+        """The memory that the processes share."""
+        n = len(self._spec.joints)
+        self._control = Mailbox(CONTROL_DTYPE)
+        self._commands = Mailbox(OPERATOR_DTYPE)
+        self._status = Mailbox(status_dtype(n))
+        self._trajectory = Mailbox(trajectory_dtype(n))
+        self._ticks = Ring(metadata.dtype, _TICK_CAPACITY)
+        self._rt_events, self._own_events = Ring(EVENT_DTYPE, _EVENT_CAPACITY), Ring(EVENT_DTYPE, _EVENT_CAPACITY)
 
     def status(self) -> Status:
         """The runtime after its last tick."""
@@ -220,7 +180,7 @@ class Session(EpisodeRunner):
             event_rings=(self._rt_events.name, self._own_events.name),
             event_capacity=_EVENT_CAPACITY,
         )
-        recorder = _Child("recorder", recorder_main, setup)
+        recorder = Child("recorder", recorder_main, setup)
         self._children.append(recorder)
         word = recorder.first_word()
         if word != "ready":
@@ -240,7 +200,7 @@ class Session(EpisodeRunner):
             silence=silence,
             damp_after_s=self._config.fault_hold_s,
         )
-        bus = _Child("bus", bus_main, setup)
+        bus = Child("bus", bus_main, setup)
         self._children.append(bus)
         word = bus.first_word()
         if word != "ready":
@@ -271,7 +231,7 @@ class Session(EpisodeRunner):
             config=self._config,
             names=names,
         )
-        runtime = _Child("runtime", rt_main, setup)
+        runtime = Child("runtime", rt_main, setup)
         self._children.append(runtime)
         word = runtime.first_word()
         if not (isinstance(word, tuple) and word[0] == "ready"):
@@ -329,15 +289,9 @@ class Session(EpisodeRunner):
                 continue
             if child.name != "runtime":
                 self._send(Mode.HOLD)
-            code = child.process.exitcode
-            reason = (
-                f"was killed by {signal.Signals(-code).name}"
-                if code is not None and code < 0
-                else f"ended with code {code}"
-            )
             consequence = "the servos hold their last targets" if child.name == "runtime" else "the arm holds"
             raise SessionError(
-                f"the {child.name} process {reason}; {consequence}. Look at {self._log_path} and start again"
+                f"the {child.name} process {child.last_words()}; {consequence}. Look at {self._log_path} and start again"
             )
 
     def _use_operator(self, factory: OperatorFactory | None) -> None:
@@ -353,7 +307,7 @@ class Session(EpisodeRunner):
             factory=factory, num_joints=len(self._spec.joints), status=self._status.name, commands=self._commands.name
         )
         self._terminal = SavedTerminal()
-        operator = _Child("operator", operator_main, setup)
+        operator = Child("operator", operator_main, setup)
         word = operator.first_word()
         if word != "ready":
             operator.end(ask=True)
@@ -405,7 +359,15 @@ def open_session(
     """A real-time session on the robot at `port` with the policies of `bundles`; see `Session`."""
     return Session(
         spec,
-        make_robot=partial(open_robot, spec, port=port, calibration=calibration),
+        make_robot=partial(
+            open_guarded,
+            spec,
+            port=port,
+            calibration=calibration,
+            timeout_s=BUS_TIMEOUT_S,
+            period_ns=(RuntimeConfig() if config is None else config).period_ns,
+            read_only=False,
+        ),
         make_policies=partial(load_policies, tuple(bundles), spec),
         log_path=log_path,
         config=config,

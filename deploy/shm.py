@@ -51,9 +51,6 @@ class _Block:
             )
         self.dtype = dtype
         self._buffer: memoryview | None = self._memory.buf
-        # Where records pass through on their way in, and their bytes: numpy copies a record at once, and the rest is plain memory.
-        self._out = np.zeros((1,), dtype=dtype)
-        self._out_bytes = self._out.view(np.uint8).data
 
     @property
     def name(self) -> str:
@@ -70,11 +67,15 @@ class _Block:
 
     def _put(self, index: int, sequence: int, record: np.ndarray) -> None:
         assert self._buffer is not None
-        self._out[0] = record
+        data = record.tobytes()
+        if len(data) != self.dtype.itemsize:
+            raise ValueError(
+                f"a record of {len(data)} bytes, expected {self.dtype.itemsize}: {record.dtype} is not {self.dtype}"
+            )
         start = _HEADER_BYTES + index * self._stride
         payload = start + _HEAD.size
-        _HEAD.pack_into(self._buffer, start, sequence, zlib.crc32(self._out_bytes, sequence & 0xFFFFFFFF))
-        self._buffer[payload : payload + self.dtype.itemsize] = self._out_bytes
+        _HEAD.pack_into(self._buffer, start, sequence, zlib.crc32(data, sequence & 0xFFFFFFFF))
+        self._buffer[payload : payload + len(data)] = data
 
     def _get(self, index: int, sequence: int) -> np.ndarray | None:
         """A copy of the slot's payload, or None where it does not hold exactly that record."""

@@ -135,7 +135,7 @@ class Watcher:
             lateness_p50_us=status.lateness_p50_us,
             lateness_p99_us=status.lateness_p99_us,
             lateness_max_us=status.lateness_max_us,
-            lateness_counts=lateness_counts(status),
+            lateness_counts=status.lateness_counts,
             joints=joints,
             temperature=status.max_temperature,
             bus_errors=status.bus_errors,
@@ -158,8 +158,3 @@ class Watcher:
             self._achieved_hz = (now[0] - self._since[0]) / span_s
             self._since = now
         return self._achieved_hz
-
-
-def lateness_counts(status: Status) -> tuple[int, ...]:
-    """The histogram of lateness; empty where the status does not say."""
-    return tuple(getattr(status, "lateness_counts", ()))

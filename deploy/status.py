@@ -12,8 +12,10 @@ from isthmus.policies.episode import Source
 from .messages import text
 from .modes import Mode
 from .runtime import Runtime
+from .shm import Mailbox
+from .sparkline import octaves
 
-
+_STATUS_S = 0.01
 _PERCENTILE_TICKS = 50  # from one reckoning of percentiles to the next
 
 
@@ -39,6 +41,7 @@ class Status:
     lateness_p50_us: float
     lateness_p99_us: float
     lateness_max_us: float
+    lateness_counts: tuple[int, ...]  # of the bins of sparkline.LATENESS_EDGES_US
     max_temperature: float  # deg C
     bus_errors: int  # repaired by a retry, so far
     source: Source
@@ -53,24 +56,46 @@ def fill_status(record: np.ndarray, runtime: Runtime, *, granted: str, dropped: 
         record["lateness_p50_us"] = runtime.lateness.percentile(50)
         record["lateness_p99_us"] = runtime.lateness.percentile(99)
         record["lateness_max_us"] = runtime.lateness.max_us
+        record["lateness_counts"] = octaves(runtime.lateness.counts)
     record["tick"] = runtime.ticks
     record["monotonic_ns"] = runtime.now_ns
     record["mode"] = runtime.mode
-    record["source"] = runtime.source
-    record["arrived"] = runtime.arrived
+    record["source"] = runtime.sources.source
+    record["arrived"] = runtime.sources.arrived
     record["accepted"] = runtime.control.sequence
-    record["policy_index"] = runtime.policy_index
+    record["policy_index"] = runtime.proposer.index
     record["episode"] = runtime.episode
     record["target"] = runtime.target
     record["joint_pos"] = runtime.joint_pos
     record["executed_target"] = runtime.executed
     record["missed"] = runtime.missed
     record["dropped"] = dropped
-    record["max_temperature"] = runtime.max_temperature
-    record["bus_errors"] = runtime.bus_errors
+    record["max_temperature"] = runtime.monitors.max_temperature
+    record["bus_errors"] = runtime.monitors.errors
     record["faults"] = runtime.faults.count
     record["fault"] = runtime.fault.encode()
     record["granted"] = granted.encode()
+
+
+class StatusPublisher:
+    """Tells others of the runtime a hundred times a second, and at once of what is news."""
+
+    def __init__(self, mailbox: Mailbox, runtime: Runtime, granted: str) -> None:
+        """Publish to a mailbox of `status_dtype`; `granted` is what the operating system allowed."""
+        self._mailbox, self._runtime, self._granted = mailbox, runtime, granted
+        self._record = np.zeros((), dtype=mailbox.dtype)
+        self._every = max(1, round(_STATUS_S * 1e9 / runtime.period_ns))
+        self._news: tuple[int, ...] = ()
+
+    def publish(self, *, dropped: int) -> bool:
+        """After a tick: publish where it is due; `dropped` are records that the recorder was too slow for. Whether it was."""
+        news = self._runtime.news
+        if self._runtime.ticks % self._every and news == self._news:
+            return False
+        self._news = news
+        fill_status(self._record, self._runtime, granted=self._granted, dropped=dropped)
+        self._mailbox.write(self._record)
+        return True
 
 
 TipOf = Callable[[np.ndarray], np.ndarray]
@@ -105,6 +130,7 @@ def status_from_record(record: np.ndarray, tip: TipOf) -> Status:
         lateness_p50_us=float(record["lateness_p50_us"]),
         lateness_p99_us=float(record["lateness_p99_us"]),
         lateness_max_us=float(record["lateness_max_us"]),
+        lateness_counts=tuple(record["lateness_counts"].tolist()),
         max_temperature=float(record["max_temperature"]),
         bus_errors=int(record["bus_errors"]),
         source=Source(int(record["source"])),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isthmus.hardware.errors import IsthmusError
 from isthmus.hardware.kinematics import chain_from_mjcf, tip_jacobian
 from isthmus.hardware.robot import RobotSpec
 
@@ -33,7 +34,7 @@ def damped_step(jacobian: np.ndarray, displacement: np.ndarray, damping: float) 
     return jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + damping**2 * np.eye(3), displacement)
 
 
-class DriveError(ValueError):
+class DriveError(IsthmusError, ValueError):
     """What a person gives means nothing on this robot."""
 
 

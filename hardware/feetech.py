@@ -2,6 +2,7 @@
 
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +45,7 @@ class FeetechArm:
     silence = Silence(after_s=0.0, then="hold")  # the servo drives to its last goal position and stays there
 
     def __init__(self, spec: RobotSpec, bus: FeetechBus, calibration: ArmCalibration) -> None:
-        self.senses: dict[str, int] = {}
+        self.senses: Mapping[str, int] = {}
         self._map = encoder_map(calibration, spec)
         self.spec = _narrowed(spec, self._map)
         self.bus = bus

@@ -107,7 +107,7 @@ def read_toml(path: Path, cls: type[T]) -> T:
     """Read a TOML file into `cls`; raises FormatError naming the file and the cause."""
     try:
         data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise FormatError(f"{path}: cannot be read as TOML: {error}") from None
     return structure(data, cls, source=str(path))
 
@@ -116,7 +116,7 @@ def read_json(path: Path, cls: type[T]) -> T:
     """Read a JSON file into `cls`; raises FormatError naming the file and the cause."""
     try:
         data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise FormatError(f"{path}: cannot be read as JSON: {error}") from None
     return structure(data, cls, source=str(path))
 

@@ -20,6 +20,8 @@ PACKAGES = (isthmus.hardware, isthmus.sim, isthmus.policies, isthmus.calibration
 INTERNAL = {
     "_WrongType": "raised and caught inside structure.py, which makes a FormatError of it",
     "TwinError": "lives in the virtual arm's process; its client raises VirtualArmError with the text",
+    "TimeIsUp": "caught by `isthmus run`, which says that the seconds have passed",
+    "Finished": "ends another tool's loop in its own process, where the bench wants no more ticks",
     "PolicyFault": "caught by the runtime, which holds the arm and reports the text as a fault",
 }
 

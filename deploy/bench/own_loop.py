@@ -19,7 +19,7 @@ from ..record import LogMetadata, RingSink
 from ..rt_process import MailboxInbox
 from ..runtime import Runtime, RuntimeConfig
 from ..shm import Mailbox, Ring
-from ..status import fill_status
+from ..status import StatusPublisher
 from .memory import Kept, kept
 from .nanosleep import Scheduling, own_scheduling
 from .stamps import StampingClock, Stamps
@@ -97,12 +97,12 @@ class _Loop:
         self._sink = RingSink(ticks, Ring(EVENT_DTYPE, setup.event_capacity, name=setup.events))
         self._control, self._operator = Mailbox(CONTROL_DTYPE), Mailbox(OPERATOR_DTYPE)
         self._status = Mailbox(status_dtype(len(robot.spec.joints)))
-        self._record = np.zeros((), dtype=self._status.dtype)
         inbox = MailboxInbox(self._control, self._operator)
         config = RuntimeConfig(period_ns=period_ns, supervisor_timeout_s=None)
         self._clock = StampingClock(self.stamps)
         policies = [load_bundle(setup.bundle).policy()]
         self.runtime = Runtime(robot, policies, self._clock, inbox, self._sink, config)
+        self._publisher = StatusPublisher(self._status, self.runtime, granted="")
 
     def arm(self) -> None:
         """Ask for the modes up to POLICY, a tick each."""
@@ -114,8 +114,7 @@ class _Loop:
     def step(self) -> None:
         """What the runtime process does in a tick."""
         self.runtime.step()
-        fill_status(self._record, self.runtime, granted="", dropped=self._sink.dropped)
-        self._status.write(self._record)
+        self._publisher.publish(dropped=self._sink.dropped)
 
     def ticked(self, order: Order) -> Ticked:
         """As many ticks as ordered, at their deadlines."""

@@ -15,11 +15,11 @@ from isthmus.hardware.virtual.client import VirtualArm
 from ..attempt import EpisodeRunner, Referee
 from ..modes import Mode
 from ..operators.operator import OperatorFactory
+from ..robot_lock import check_free
 from ..rt_process import load_policies
 from ..session import LockstepSession, open_session
 from .checks import check_output, keep_existing
 
-BUS_TIMEOUT_S = 0.05
 LOCKSTEP_TIMEOUT_S = 2.0  # without a wall clock a slow answer is only a busy computer
 
 
@@ -99,6 +99,7 @@ class Arm:
         limp where a fault demanded that.
         """
         check_output("--log", log_path)
+        check_free(self.port)
         keep_existing(log_path)
         if self.options.lockstep and self.virtual is not None:
             policies = load_policies(bundles, self.spec)

@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from isthmus.hardware.joint_calibration import ArmCalibration
 
 from ..attempt import StoppedByOperator
+from ..snapshot import Scene
 from .arm import ArmOptions, open_arm
 from .attempts import random_targets
 from .checks import OptionError, check_folder, check_range
@@ -71,6 +72,13 @@ class Correct:
                             referee=arm.referee,
                             operator=operator,
                             rows=[],
+                            scene=Scene(
+                                spec=arm.spec,
+                                robot=f"{arm.spec.name} at {arm.port}",
+                                policies=(self.bundle.name,),
+                                episodes=len(targets),
+                                period_ns=bundle.manifest.contract.period_ns,
+                            ),
                         )
                     except StoppedByOperator as error:  # an orderly end: the arm parks
                         stop = error

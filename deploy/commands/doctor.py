@@ -87,7 +87,8 @@ class Doctor:
         from ..doctor.findings import Diagnosis
         from ..doctor.probe import judge, probe
         from ..doctor.rigid_body import ModelUnread, read_model
-        from .arm import BUS_TIMEOUT_S, LOCKSTEP_TIMEOUT_S, ArmOptions, open_arm
+        from ..session import BUS_TIMEOUT_S
+        from .arm import LOCKSTEP_TIMEOUT_S, ArmOptions, open_arm
 
         contract = load_bundle(self.bundle).manifest.contract
         options = ArmOptions(

@@ -18,7 +18,7 @@ class ReplayLog:
 
     log: Annotated[Path, Positional, arg(metavar="LOG")]
     """Recording of `isthmus run` (.mcap)."""
-    bundles: Annotated[tuple[Path, ...], Positional, arg(metavar="BUNDLE")]
+    bundles: Annotated[tuple[Path, ...], Positional, arg(metavar="BUNDLES", help_behavior_hint="(required)")]
     """The policies that ran, in any order."""
 
     def run(self) -> int:

@@ -21,8 +21,8 @@ from ..ports import RuntimeConfig
 from ..record import metadata_of
 from ..robot_lock import check_free
 from ..rt_process import load_policies
-from ..session import LockstepSession, Session
-from .arm import BUS_TIMEOUT_S, LOCKSTEP_TIMEOUT_S, Arm
+from ..session import BUS_TIMEOUT_S, LockstepSession, Session
+from .arm import LOCKSTEP_TIMEOUT_S, Arm
 from .checks import check_output, keep_existing
 
 

@@ -13,7 +13,8 @@ from isthmus.hardware.kinematics import chain_from_mjcf
 from isthmus.hardware.robot import RobotSpec
 from isthmus.policies.episode import Episode
 
-from .arm import BUS_TIMEOUT_S, LOCKSTEP_TIMEOUT_S, Arm
+from ..session import BUS_TIMEOUT_S
+from .arm import LOCKSTEP_TIMEOUT_S, Arm
 
 if TYPE_CHECKING:
     from isthmus.calibration.touchoff import OffsetFit

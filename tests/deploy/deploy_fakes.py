@@ -47,7 +47,7 @@ class FakeRobot:
 
     def __init__(self, clock: FakeClock, spec: RobotSpec = SPEC) -> None:
         self.spec = spec
-        self.senses: dict[str, int] = {}
+        self.senses: Mapping[str, int] = {}
         self.clock = clock
         self.joint_pos = spec.array("default_pos") + 0.05
         self.joint_vel = np.zeros(len(spec.joints))
@@ -242,7 +242,7 @@ class Bench:
         self.steps(1)
         self.desk.ask(Mode.READY)
         self.steps(40)
-        assert self.runtime.arrived
+        assert self.runtime.sources.arrived
 
     def start_policy(self, ticks: int = 1, **command: object) -> None:
         self.desk.drive(engaged=False)  # somebody watches

@@ -311,6 +311,7 @@ def test_a_disk_that_fills_up_in_the_midst_ends_the_run_and_the_arm_holds(
     size = log.stat().st_size
     resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE, (size, size))  # as a full disk, without one
     done = running.outcome()
-    assert done.code == 2 and "the recorder process" in done.err and "the arm holds" in done.err
+    assert done.code == 2 and "cannot go on recording to" in done.err and "the arm holds" in done.err
+    assert "Traceback" not in done.err
     assert comes_to_rest(arm)
     assert len(read_log(log).ticks) > 25

@@ -138,8 +138,8 @@ def test_diff_tells_rounding_and_long_lists_in_one_line_each(bundle, tmp_path, c
 def test_many_values_of_a_list_are_told_by_their_largest_difference():
     from isthmus.deploy.commands.bundle import _told
 
-    far = [(f"a.mean[{k}]", float(k), float(k) + 0.5 + 0.01 * k) for k in range(12)]
-    near = [(f"a.mean[{k}]", float(k), float(k) * (1 + 1e-7)) for k in range(12, 24)]
+    far: list[tuple[str, object, object]] = [(f"a.mean[{k}]", float(k), float(k) + 0.5 + 0.01 * k) for k in range(12)]
+    near: list[tuple[str, object, object]] = [(f"a.mean[{k}]", float(k), float(k) * (1 + 1e-7)) for k in range(12, 24)]
     assert list(_told("a.mean", far)) == ["a.mean: 12 values differ by up to 0.61"]
     assert list(_told("a.mean", near)) == ["a.mean: 12 values differ by at most 2.3e-06: rounding"]
     assert list(_told("a.mean", [far[0], near[0]])) == [

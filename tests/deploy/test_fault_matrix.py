@@ -23,6 +23,8 @@ from isthmus.deploy.operators.operator import ViewSource
 from isthmus.deploy.ports import RuntimeConfig
 from isthmus.deploy.session import Session, SessionError
 from isthmus.hardware.drivers import open_robot
+from isthmus.hardware.feetech import FeetechArm
+from isthmus.hardware.feetech_bus import FeetechBus
 from isthmus.hardware.joint_calibration import ArmCalibration
 from isthmus.hardware.virtual.client import VirtualArm
 
@@ -47,9 +49,6 @@ class Driver:
             drive=Drive.TIP_VELOCITY,
             values=(0.0, 0.02, 0.0),
         )
-
-    def wait(self, timeout_s: float) -> None:
-        time.sleep(timeout_s)
 
     def filenos(self) -> tuple[int, ...]:
         return ()
@@ -85,6 +84,7 @@ class Stage:
 
     arm: VirtualArm
     session: LockstepSession
+    robot: FeetechArm
     policy: ReachPolicy
     log_path: Path
 
@@ -107,9 +107,9 @@ class Stage:
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     policy = getattr(request, "param", ReachPolicy)()
     with VirtualArm("soft", lockstep=True) as arm:
-        robot = open_robot(SPEC, port=arm.port, calibration=ArmCalibration.nominal(SPEC), timeout_s=2.0)
+        robot = FeetechArm(SPEC, FeetechBus(arm.port, SPEC.baudrate, timeout_s=2.0), ArmCalibration.nominal(SPEC))
         with LockstepSession(robot, [policy], arm.advance, log_path=tmp_path / "log.mcap") as session:
-            yield Stage(arm=arm, session=session, policy=policy, log_path=tmp_path / "log.mcap")
+            yield Stage(arm=arm, session=session, robot=robot, policy=policy, log_path=tmp_path / "log.mcap")
 
 
 def check_commands(log: Log) -> None:
@@ -181,10 +181,11 @@ def test_residual_nan(stage: Stage, mode: Mode):
 )
 def test_bus_and_servo_faults(stage: Stage, mode: Mode, kind: str, words: str, more: dict[str, object]):
     stage.bring_to(mode)
-    stage.session._robot.bus.timeout_s = 0.02  # of answers that will not come
+    bus = stage.robot.bus
+    bus.timeout_s = 0.02  # of answers that will not come
     stage.arm.inject(kind, **more)  # pyright: ignore[reportArgumentType]
     stage.steps(1)
-    stage.session._robot.bus.timeout_s = 2.0
+    bus.timeout_s = 2.0
     assert stage.session.status().mode in (Mode.HOLD, Mode.DAMP)  # within the tick
     finish(stage, stage.session.status().mode, words)
 

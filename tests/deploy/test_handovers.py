@@ -31,7 +31,7 @@ def test_a_thousand_handovers_never_step_farther_than_a_tick_allows(drive: Drive
     handovers, edges = 0, []
     while handovers < 200:  # of each of five kinds
         bench.desk.beat()
-        bench.desk.ask(Mode.POLICY, target=rng.uniform((0.15, -0.15, 0.05), (0.3, 0.15, 0.25)))
+        bench.desk.ask(Mode.POLICY, target=rng.uniform((0.15, -0.15, 0.05), (0.3, 0.15, 0.25)).tolist())
         for engaged in (True, False):
             values = random_values(drive, rng)
             for _ in range(int(rng.integers(1, 30))):
@@ -97,6 +97,9 @@ def test_the_way_back_is_the_way_there():
         bench.desk.rewind()
         bench.steps(1)
     assert bench.runtime.mode is Mode.HELP  # far enough: it waits for a person
+    assert (
+        sum("REWIND (" in text for text in bench.events("mode")) == 1
+    )  # and does not begin again while the key is held
     ticks = bench.ticks()
     back = ticks[ticks["source"] == Source.REWIND]["executed_target"]
     assert len(back) and all(

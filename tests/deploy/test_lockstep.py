@@ -156,7 +156,7 @@ def test_a_fault_while_the_session_merely_waits_is_told(broken: str, ticks: int)
     def advance(dt_s: float) -> None:
         nonlocal waited
         world.advance(dt_s)
-        if world.session.runtime.arrived:
+        if world.session.runtime.sources.arrived:
             if waited == ticks:
                 world.robot.fail_read = GONE
                 world.robot.fail_hold = GONE if "hold" in broken else None

@@ -48,7 +48,7 @@ def test_a_reading_that_is_not_finite_is_named(field: str, bad: float):
     monitors = Monitors(SPEC, robot_limits(SPEC, period_s=0.02, torque_factor=2.0), MonitorLimits(), 0.02)
     values = np.zeros(N)
     values[3] = bad
-    assert "not all finite" in monitors.unreadable(state(**{field: values}))
+    assert "not all finite" in monitors.unreadable(state(N, **{field: values}))
     assert monitors.unreadable(state()) == ""
 
 

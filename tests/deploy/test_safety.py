@@ -24,7 +24,7 @@ POSITION_DRIVEN = [
 def violation(
     safe: np.ndarray, previous: np.ndarray, joint_pos: np.ndarray, joint_vel: np.ndarray, limits: Limits
 ) -> np.ndarray:
-    """By how much targets break the limits, said again in other words: rad for position and rate, and the torque that a PD loop would give."""
+    """By how much targets break the limits, said again in other words, rad; of the torque that a PD loop would give over kp."""
     outside = np.maximum(limits.lower - safe, safe - limits.upper)
     too_fast = np.abs(safe - previous) - limits.step
     torque = (
@@ -63,10 +63,10 @@ def test_any_proposal_and_any_reading_give_a_safe_target_or_none(rows: np.ndarra
 
 @pytest.mark.parametrize("robot", POSITION_DRIVEN)
 def test_ten_million_random_targets_are_safe(robot: str):
-    """Over all robots; among the states are ones that cannot be, and for those nothing may be written."""
+    """Over all robots, most of them of the one with the fewest joints; among the states are ones that cannot be, and for those nothing may be written."""
     spec = load_robot(robot)
     limits = robot_limits(spec, period_s=0.002, torque_factor=1.5)
-    n, rows, total = len(spec.joints), 50_000, 10_000_000 // len(POSITION_DRIVEN)
+    n, rows, total = len(spec.joints), 50_000, 8_500_000 if robot == "so101" else 500_000
     rng, limiter, written = np.random.default_rng(0), Limiter(limits, (rows,)), 0
     for _ in range(-(-total // rows)):
         previous = rng.uniform(limits.lower, limits.upper, (rows, n))
@@ -78,10 +78,10 @@ def test_ten_million_random_targets_are_safe(robot: str):
         with np.errstate(all="ignore"):
             safe, flags = limiter.apply(proposed, previous, joint_pos, joint_vel)
             broken = violation(safe, previous, joint_pos, joint_vel, limits).max(axis=1)
-        none = (flags & NOTHING_WRITTEN) != 0
+        none = (np.asarray(flags) & NOTHING_WRITTEN) != 0
         assert np.isfinite(safe).all() and (broken[~none] <= ROUNDING).all()
         np.testing.assert_array_equal(safe[none], previous[none])
-        untouched = flags == 0
+        untouched = np.asarray(flags) == 0
         np.testing.assert_array_equal(safe[untouched], proposed[untouched])
         written += int((~none).sum())
     assert 0.2 * total < written < total
@@ -98,7 +98,7 @@ def test_one_row_and_many_rows_are_limited_alike(rows: np.ndarray):
             *(np.stack([row, row]) for row in (proposed, previous, joint_pos, joint_vel))
         )
     np.testing.assert_array_equal(many[1], one)
-    assert flags[1] == flag
+    assert np.asarray(flags)[1] == flag
 
 
 def test_a_target_within_all_limits_is_not_changed():

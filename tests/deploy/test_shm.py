@@ -82,8 +82,9 @@ def test_a_half_written_slot_is_not_read():
     mailbox = Mailbox(DTYPE)
     mailbox.write(record(1))
     mailbox.write(record(2))
-    stop = 64 + 2 * (16 + DTYPE.itemsize) if 2 % 2 else 64 + 16 + DTYPE.itemsize
-    mailbox._buffer[stop - 1] ^= 1  # what a torn write looks like
+    assert mailbox._buffer is not None
+    last = 64 + 16 + DTYPE.itemsize - 1  # of the first slot, which the second record is in, behind its sequence and CRC
+    mailbox._buffer[last] ^= 1  # what a torn write looks like
     assert mailbox.read() is None
     mailbox.close()
 

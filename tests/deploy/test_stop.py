@@ -40,6 +40,9 @@ class StopsIn:
         stop = self._after <= self._inside < self._after + 5
         return OperatorCommand(sequence=self._polls, heartbeat_ns=now_ns, stop=stop)
 
+    def filenos(self) -> tuple[int, ...]:
+        return ()
+
     def close(self) -> None: ...
 
 

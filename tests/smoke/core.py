@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from isthmus.deploy.clock import LockstepClock
 from isthmus.deploy.messages import ControlCommand, OperatorCommand
 from isthmus.deploy.modes import Mode
 from isthmus.deploy.runtime import Runtime, RuntimeConfig
-from isthmus.hardware.interface import JointState
+from isthmus.hardware.interface import JointState, Silence
 from isthmus.hardware.robot import RobotSpec, load_robot
 from isthmus.policies.bundle import load_bundle
 from isthmus.policies.episode import Source
@@ -30,8 +31,11 @@ TARGET = (0.2, 0.05, 0.12)  # m, base frame
 class PerfectRobot:
     """A `Robot` whose joints are at once where they are told to be."""
 
+    silence = Silence(after_s=0.0, then="hold")
+
     def __init__(self, spec: RobotSpec) -> None:
         self.spec = spec
+        self.senses: Mapping[str, int] = {}
         self.joint_pos = spec.array("default_pos") + 0.1
         self.torque = False
 
@@ -131,7 +135,7 @@ def check_runtime(spec: RobotSpec, policy: Policy) -> None:
         for _ in range(ticks):
             runtime.step()
         check(runtime.mode is mode, f"the runtime reaches {mode.name} {runtime.fault}")
-    check(runtime.source is Source.POLICY and runtime.faults == 0, "the policy drives without a fault")
+    check(runtime.sources.source is Source.POLICY and runtime.faults.count == 0, "the policy drives without a fault")
     steps = np.abs(np.diff(np.array(supervisor.executed[2:]), axis=0))
     limit = spec.array("velocity_limit") * policy.period_ns * 1e-9
     check((steps <= limit + 1e-9).all(), "no target moves faster than the robot allows")

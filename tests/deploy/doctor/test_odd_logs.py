@@ -119,7 +119,7 @@ def test_a_tick_that_is_none_is_refused_by_its_number(tick: object, said: str, t
 )
 def test_metadata_of_another_form_is_refused(metadata: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(LogError, match=said):
-        read_signals(written(tmp_path / "log.mcap", [TICK] * 3, **metadata))
+        read_signals(written(tmp_path / "log.mcap", [TICK] * 3, **metadata))  # pyright: ignore[reportArgumentType]
 
 
 def test_lost_readings_are_lost_however_they_are_written(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Crossed:
     def __init__(self, robot: Robot, order: np.ndarray, factor: np.ndarray) -> None:
         self.robot, self.order, self.factor = robot, order, factor
         self.spec: RobotSpec = robot.spec
+        self.senses, self.silence = robot.senses, robot.silence
         self.most = 0.0  # rad that a target was away from the first reading
         self.first: np.ndarray | None = None
 
