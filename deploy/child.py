@@ -3,12 +3,34 @@
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 
 _START_S = 90.0
 _STOP_S = 10.0
 _SPAWN = multiprocessing.get_context("spawn")
+
+
+@contextlib.contextmanager
+def _interruption_put_off() -> Iterator[None]:
+    """Ctrl-C waits until a process has been started whole.
+
+    It goes to every process of a terminal: the new one, which cannot ignore it yet while it imports, is born with it blocked. And it may
+    reach any thread of this one, which a blocked signal does not prevent: so it is caught here, and raised afterwards.
+    """
+    caught: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number)) if main else None
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if main:
+            signal.signal(signal.SIGINT, before)
+    if caught:
+        signal.raise_signal(signal.SIGINT)
 
 
 class Child:
@@ -20,12 +42,8 @@ class Child:
         self.process: BaseProcess = _SPAWN.Process(
             target=target, args=(setup, theirs), name=f"isthmus-{name}", daemon=True
         )
-        # Ctrl-C goes to every process of a terminal, and this one cannot ignore it yet while it imports.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _interruption_put_off():
             self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         theirs.close()
 
     def first_word(self) -> object:

@@ -63,7 +63,7 @@ def test_any_proposal_and_any_reading_give_a_safe_target_or_none(rows: np.ndarra
 
 @pytest.mark.parametrize("robot", POSITION_DRIVEN)
 def test_ten_million_random_targets_are_safe(robot: str):
-    """Over all robots, most of them of the one with the fewest joints; among the states are ones that cannot be, and for those nothing may be written."""
+    """Most of them of the robot with the fewest joints. Among the states are ones that cannot be: then nothing may be written."""
     spec = load_robot(robot)
     limits = robot_limits(spec, period_s=0.002, torque_factor=1.5)
     n, rows, total = len(spec.joints), 50_000, 8_500_000 if robot == "so101" else 500_000

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from deploy_fakes import SPEC, STEP, failing_policies, no_robot, reach_policies
 
+from isthmus.deploy.child import Child
 from isthmus.deploy.log import read_log
 from isthmus.deploy.modes import Mode
 from isthmus.deploy.operators.keyboard import KeyboardOperator
@@ -220,3 +222,21 @@ def test_an_unplugged_adapter_is_told_and_nothing_is_lost(arm: VirtualArm, tmp_p
     assert log.complete
     assert any(event.kind == "fault" and "Disconnected" in event.text for event in log.events)
     assert not log.episodes()[0].success
+
+
+def nothing(setup: object, control: object) -> None:
+    """What a process does that has nothing to do."""
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_an_interruption_waits_until_a_process_has_started_whole(thread: bool, capfd: pytest.CaptureFixture[str]):
+    child = None
+    timer = threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT))
+    if thread:  # another thread may get the signal, as the one that beats
+        threading.Thread(target=time.sleep, args=(1.0,), daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        for _ in range(20):
+            child = Child("test", nothing, None)
+            child.end(ask=False)
+    assert "Traceback" not in capfd.readouterr().err
