@@ -18,6 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'installing into $(VENV), this takes a few minutes the first time'
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[operators]' 2>/dev/null || echo "going on without gamepads and pedals: evdev needs a C compiler and the kernel's headers" >&2
 	@touch $@
 
 genesis: $(INSTALLED) ## Add Genesis, the engine for GPUs: 2.7 GB

@@ -54,7 +54,7 @@ class EvdevDevice:
             OperatorError: no such device, no permission, or the library is not installed.
         """
         try:
-            import evdev
+            import evdev  # pyright: ignore[reportMissingImports] - an extra that development does without where it cannot be compiled
         except ModuleNotFoundError:
             raise OperatorError(
                 "input devices need evdev; install it with: pip install 'isthmus[operators]' "

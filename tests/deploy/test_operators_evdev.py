@@ -203,7 +203,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     reason="THE KERNEL'S INPUT DEVICES ARE NOT TESTED: /dev/uinput cannot be written here",
 )
 def test_a_gamepad_of_the_kernel_is_found_read_and_missed():
-    from evdev import AbsInfo, UInput
+    from evdev import AbsInfo, UInput  # pyright: ignore[reportMissingImports]
 
     pad = xbox_by_cable()
     axes = [(code, AbsInfo(0, a.low, a.high, 0, a.flat, 0)) for code, a in pad.axes.items()]
